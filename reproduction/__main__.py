@@ -16,8 +16,8 @@ from compgcn.cli.console import Device, Settings, err, fail, out, plain_table
 from compgcn.config import PATHS, Config, configure, parse_setting
 from compgcn.data import KnowledgeGraph, find
 from compgcn.errors import InputError, unknown
-from compgcn.run import open_run
 from compgcn.run.build import find_device
+from compgcn.run.run import open_run
 from compgcn.train.loop import Interrupted
 from compgcn.train.storage import reason
 from reproduction import RESULTS, ROOT, bench, large, measure

@@ -30,7 +30,7 @@ from compgcn.data import KnowledgeGraph
 from compgcn.kernels.reference import update
 from compgcn.nn import CompGCNConv
 from compgcn.nn.conditional import STATISTICS, ConditionalLayer, View
-from compgcn.nn.graph import RelationalGraph
+from compgcn.nn.graph import Norm, RelationalGraph
 from compgcn.run.build import build_links
 from compgcn.run.plan import measure
 from compgcn.run.resolve import resolve
@@ -164,7 +164,7 @@ class PerEdge(nn.Module):
         """Return what the layer returns."""
         layer = self.layer
         messages = graph.messages(layer.flow, layer.add_inverse)
-        weight = messages.weights(layer.norm, layer.self_loop, x.dtype).message
+        weight = messages.weights(Norm(layer.norm, layer.self_loop, x.dtype)).message
         weight = weight if keep is None else weight * messages.of_edges(keep)
         out = x.new_zeros(len(x), layer.out_channels)
         for direction, name in enumerate(("weight_original", "weight_inverse")):

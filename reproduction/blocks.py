@@ -90,7 +90,7 @@ def accuracy(board: Board) -> str:
         f"leave {undecided} open{f'; in {more} the gain is larger than claimed' if more else ''}. For {below} of the "
         "contradicted ones, the paper's own number for CompGCN would change the answer."
     )
-    return markdown([Table("", ("table", "data", "metric", "paper", "ours", "verdict"), lines), claims])
+    return markdown([Table(("table", "data", "metric", "paper", "ours", "verdict"), lines), claims])
 
 
 def choice(board: Board) -> str:
@@ -105,7 +105,7 @@ def choice(board: Board) -> str:
     ranked = sorted((one for one in found.items() if _DATA[0] in one[1]), key=lambda one: -one[1][_DATA[0]][0])
     none = (0.0, MISSING, MISSING)
     lines = [[label, *(cell for group in _DATA for cell in by.get(group, none)[1:])] for label, by in ranked[:_MOST]]
-    return markdown([Table("", ("model", *(name for group in _DATA for name in (f"{group}, MRR", "seconds"))), lines)])
+    return markdown([Table(("model", *(name for group in _DATA for name in (f"{group}, MRR", "seconds"))), lines)])
 
 
 def search(board: Board) -> str:
@@ -124,7 +124,7 @@ def search(board: Board) -> str:
         cells = [f"`{report['data']}`", report["device"], f"{report['seconds']:,.0f}", report["winner"]]
         lines.append([*cells, _short(report["test"]), beside])
     names = ("data", "on", "seconds", "chosen on validation", "its test MRR", "the best single models by validation")
-    return markdown([Table("", names, lines)])
+    return markdown([Table(names, lines)])
 
 
 # Speed
@@ -145,7 +145,7 @@ def benchmarks(_: Board, short: bool = False) -> str:
     """Return our times beside the per-edge definition's and PyKEEN's, on every machine."""
     names = ("measured", "on", "ours", "per edge", "faster", "PyKEEN, DistMult, d 200")
     lines = [line for machine in MACHINES for line in _lines_of(machine, short)]
-    return markdown([Table("", names, lines)])
+    return markdown([Table(names, lines)])
 
 
 def _lines_of(machine: str, short: bool) -> Iterator[list[str]]:
@@ -207,7 +207,7 @@ def step_costs(_: Board) -> str:
         lines.append(cells)
     made, how = report["environment"], ", compiled" if report["compiled"] else ""
     stated = f"{report['data']}, {made['device']}, torch {made['torch']}{how}, {made['date']}:"
-    return markdown([stated, Table("", ("model", "batch", "parameters", *names.values()), lines)])
+    return markdown([stated, Table(("model", "batch", "parameters", *names.values()), lines)])
 
 
 _STAGES = ("epoch", "evaluate", "calibrate", "predict", "discover")
@@ -229,8 +229,8 @@ def large_graphs(_: Board) -> str:
                 trained.append([device, size, took, _short(done["mrr"]), _short(done["popularity"])])
     sizes = "triples, entities, relations"
     header = ("on", sizes, "model", "read", "an epoch", "ranks", "calibrate", "1,000 predictions", "`discover`")
-    recipe = Table("", ("on", sizes, "the whole recipe", "test MRR", "of popularity"), trained)
-    return markdown([Table("", header, rows), recipe])
+    recipe = Table(("on", sizes, "the whole recipe", "test MRR", "of popularity"), trained)
+    return markdown([Table(header, rows), recipe])
 
 
 def _of_stage(found: Mapping[str, Any] | None, key: str) -> str:
@@ -249,7 +249,7 @@ def measured(_: Board) -> str:
     what = f"predictions per second of `serve`, {served['connections']} connections, {served['environment']['device']}"
     late = f"99 % within {served['ms']['p99']:.0f} ms, {served['errors']} errors"
     rows.append([what, served["data"], f"{served['requests_per_second']:.0f}", late])
-    return markdown([Table("", ("what", "data", "measured", "compared with"), rows)])
+    return markdown([Table(("what", "data", "measured", "compared with"), rows)])
 
 
 _short = partial(number, metric="mrr")  # three digits
@@ -357,7 +357,7 @@ def paper_graphs(_: Board) -> str:
         f"not measured: a GPU sends {here.network / 1e9:.0f} GB/s."
     )
     columns = ("graph", "model", "GPUs", "GiB a GPU", f"fits {_MEMORY}", "GiB of host a GPU", "MB sent a step")
-    return markdown([stated, Table("", (*columns, "step", "hours an epoch", "most time for"), rows)])
+    return markdown([stated, Table((*columns, "step", "hours an epoch", "most time for"), rows)])
 
 
 def _cells(made: Plan) -> list[str]:
@@ -389,7 +389,7 @@ def planned(_: Board) -> str:
         lines.append([triples, entities, model, *peaks, *(f"{one:,.0f} s" for one in (planned, found["seconds"]))])
         lines[-1].append(FITTED.get(size, "nothing"))
     memory, time = ("peak memory, planned", "measured"), ("epoch and evaluation, planned", "measured")
-    return markdown([Table("", ("triples", "entities", "model", *memory, *time, "fitted to its"), lines)])
+    return markdown([Table(("triples", "entities", "model", *memory, *time, "fitted to its"), lines)])
 
 
 def shared_out(_: Board) -> str:
@@ -398,7 +398,7 @@ def shared_out(_: Board) -> str:
     for row in SUPPORTED:
         names = ", ".join(f"`{name}`" for name in row.names)
         rows.append([row.part, names, row.how, "the same" if row.same else "other random numbers"])
-    return markdown([Table("", ("part", "names", "how", "numbers of one process"), rows)])
+    return markdown([Table(("part", "names", "how", "numbers of one process"), rows)])
 
 
 BLOCKS: dict[str, Callable[[Board], str]] = {

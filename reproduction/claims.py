@@ -296,4 +296,4 @@ def claims_tables(board: Board) -> list[Table]:
             evidence += [[str(place), *key, *cells, link] for key, cells in lines.items()]
     asked = ("claim", "statement", "where in the paper", "by its numbers", "by ours", "reason for ours")
     behind = ("claim", "metric", "compared", "gain by the paper", "gain by ours", "trainings")
-    return [Table("", asked, answers), Table("The numbers behind the claims", behind, evidence)]
+    return [Table(asked, answers), Table(behind, evidence, "The numbers behind the claims")]

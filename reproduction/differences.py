@@ -91,7 +91,7 @@ def rule(board: Board, experiment: Experiment) -> list[str | Table]:
             names = ", ".join(f"`{name}`" for name in noise.rows)
             lines.append([f"`{decoder}`", _digits(noise.sd), str(noise.freedom), names])
     rows, metric = sum(row.control is not None for row in experiment.rows), title(experiment.metrics[0])
-    table = Table("", ("decoder", f"seeds move {metric} by", "degrees of freedom", "pooled from"), lines)
+    table = Table(("decoder", f"seeds move {metric} by", "degrees of freedom", "pooled from"), lines)
     return [experiment.rule.format(metric=metric, rows=rows, wrong=rows / 20), table]
 
 
@@ -101,7 +101,7 @@ def difference_tables(board: Board, experiment: Experiment) -> list[Table]:
     chance = f"{title(experiment.metrics[0])}, by chance"
     header = ("model", "row", "against", "with", *figures, chance, "", *COSTS)
     groups = grouped(experiment.rows).items()
-    return [Table(group, header, [_line(board, experiment, row) for row in rows]) for group, rows in groups]
+    return [Table(header, [_line(board, experiment, row) for row in rows], group) for group, rows in groups]
 
 
 def _line(board: Board, experiment: Experiment, row: Row) -> list[str]:

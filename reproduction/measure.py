@@ -36,8 +36,8 @@ from compgcn.answers.paths import Triple
 from compgcn.data import KnowledgeGraph
 from compgcn.data.graph import restricted
 from compgcn.nn.conditional import ConditionalCompGCN
-from compgcn.run import Run
 from compgcn.run.portfolio import search as compare
+from compgcn.run.run import Run
 from compgcn.run.search import Budget, journalled
 from compgcn.tasks.facts import Answers
 from compgcn.tasks.ranking import Popularity, Scorer, metrics, rank_triples

@@ -173,7 +173,7 @@ def tables(board: Board, experiment: Experiment) -> list[Part]:
     if "/" in experiment.metrics[0]:
         models = experiment.rows
         lines = [[title(one), *(_pair(board, experiment, row, one) for row in models)] for one in experiment.metrics]
-        return [Table("", ("metric, paper / ours", *(row.label for row in models)), lines)]
+        return [Table(("metric, paper / ours", *(row.label for row in models)), lines)]
     made: list[Part] = []
     for group, every in grouped(experiment.rows).items():
         trained = [row for row in every if at_home(experiment, row)[1].settings is not None]
@@ -209,13 +209,13 @@ def _beside_paper(board: Board, experiment: Experiment, group: str, rows: Sequen
                 difference = ("+" if gap >= 0 else "−") + number(abs(gap), metric)
         lines.append([row.label, stated(row, metric), shown(ours, metric), difference, judged])
     header = ("model", f"paper, {title(metric)}", "ours", "difference", "verdict")
-    return _with_costs(board, experiment, rows, Table(group, header, lines))
+    return _with_costs(board, experiment, rows, Table(header, lines, group))
 
 
 def _alone(board: Board, experiment: Experiment, group: str, rows: Sequence[Row]) -> Table:
     """Return every metric of rows without numbers of a paper."""
     lines = [[row.label, *(shown(board.ours(experiment, row, one), one) for one in experiment.metrics)] for row in rows]
-    return _with_costs(board, experiment, rows, Table(group, ("model", *map(title, experiment.metrics)), lines))
+    return _with_costs(board, experiment, rows, Table(("model", *map(title, experiment.metrics)), lines, group))
 
 
 def _with_costs(board: Board, experiment: Experiment, rows: Sequence[Row], table: Table) -> Table:
@@ -265,7 +265,7 @@ def _other_metrics(board: Board, experiment: Experiment, group: str, rows: Seque
     others = experiment.metrics[1:]
     lines = [[row.label, *(_pair(board, experiment, row, metric) for metric in others)] for row in rows]
     header = ("model", *(f"{title(metric)}, paper / ours" for metric in others))
-    return Table(f"{group}, other metrics" if group else "Other metrics", header, lines)
+    return Table(header, lines, f"{group}, other metrics" if group else "Other metrics")
 
 
 def _ties(board: Board, experiment: Experiment, rows: Sequence[Row]) -> list[Part]:
@@ -288,7 +288,7 @@ def _points(board: Board, experiment: Experiment) -> Table:
         ours, change = board.ours(experiment, row, metric), relative(board, experiment, row)
         moved = MISSING if change is None else percent(change[0])
         lines.append([row.label, shown(ours, metric), moved, *costs(board.results(experiment, row))])
-    return Table("", ("model", f"ours, {title(metric)}", f"relative to {experiment.reference}", *COSTS), lines)
+    return Table(("model", f"ours, {title(metric)}", f"relative to {experiment.reference}", *COSTS), lines)
 
 
 def relative(board: Board, experiment: Experiment, row: Row) -> tuple[float, float] | None:
@@ -330,8 +330,8 @@ def _methods() -> list[Table]:
     seen = ("node embeddings", "directions", "relations", "relation embeddings")
     header = ("encoder", "method", *seen, "parameters", "in one layer, 100 → 200, of FB15k-237")
     return [
-        Table("Inputs of encoders", header, used),
-        Table("Special cases of one update", ("encoder", "method", "weights", "message"), reductions),
+        Table(header, used, "Inputs of encoders"),
+        Table(("encoder", "method", "weights", "message"), reductions, "Special cases of one update"),
     ]
 
 
@@ -351,7 +351,7 @@ def _datasets(experiment: Experiment) -> Table:
             pair = (row.paper.get(metric), found.get(metric))
             cells.append(" / ".join(MISSING if x is None else f"{x:,.1f}".removesuffix(".0") for x in pair))
         lines.append([*cells, row.note])
-    return Table("", ("data set", *(f"{metric}, paper / ours" for metric in experiment.metrics), ""), lines)
+    return Table(("data set", *(f"{metric}, paper / ours" for metric in experiment.metrics), ""), lines)
 
 
 def markdown(parts: Sequence[Part]) -> str:

@@ -28,9 +28,9 @@ from compgcn.data.graph import restricted, top_relations
 from compgcn.errors import InputError
 from compgcn.nn.conditional import ConditionalCompGCN, ConditionalLayer, View
 from compgcn.nn.graph import RelationalGraph
-from compgcn.run import Run, train
 from compgcn.run.report import curve, parameters
 from compgcn.run.resolve import expand, recommended, resolve
+from compgcn.run.run import Run, train
 from compgcn.tasks.facts import Answers
 from compgcn.tasks.inputs import Dataset
 from compgcn.tasks.ranking import SideRanks, by_category, by_relation, summary

@@ -18,7 +18,7 @@ from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 from compgcn import data, processes
 from compgcn.cli import main
 from compgcn.errors import InputError
-from compgcn.run import Run
+from compgcn.run.run import Run
 from compgcn.train.step import Step
 from ranks import forking
 from toy import CONDITIONAL, Result, graph, train

@@ -18,7 +18,7 @@ from unittest import mock
 import torch
 import torch.distributed as dist
 
-from compgcn.shards.rows import World
+from compgcn.processes import World
 
 MOST = 3
 Work = Callable[..., Any]  # (world, *arguments); a function of a module, and arguments and result without tensors

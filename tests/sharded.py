@@ -11,10 +11,10 @@ from compgcn.answers.calibrate import Scaling
 from compgcn.answers.links import Links, Query, reliability
 from compgcn.config import Config, configure
 from compgcn.data import KnowledgeGraph
+from compgcn.processes import World
 from compgcn.run.build import build_links, build_shard
 from compgcn.run.resolve import expand
 from compgcn.shards.link_prediction import ENTITY_ROWS
-from compgcn.shards.rows import World
 from compgcn.shards.step import add_up, sharded_step
 from compgcn.tasks.link_prediction import LinkPrediction
 from compgcn.tasks.ranking import summary

@@ -33,8 +33,7 @@ LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}
 CORE = ("errors.py", "config.py", "kernels", "nn", "tasks", "train", "run")
 AROUND = ("run/report.py", "run/plots.py", "run/tune.py", "run/plan.py")  # they live in run and are no part of the core
 LIGHT = ("compgcn", "compgcn.errors", "compgcn.config", "compgcn.train.recipes", "compgcn.run.plots", "compgcn.cli")
-LONGEST = 60  # lines of a function after its signature, but for the training loop
-LOOP = ("optimise",)
+LONGEST = 60  # lines of a function after its signature
 
 
 def lines(*paths: Path) -> int:
@@ -94,14 +93,14 @@ def test_the_house_keeps_to_its_budgets(capsys: pytest.CaptureFixture[str]) -> N
     # Each with its aim and the ceiling it may not exceed; where they differ, the aim is not reached yet. The aim of the
     # source holds 1,200 lines for the conditional model, 1,500 for several processes and 500 for the search.
     found = {
-        "lines of src/compgcn": (lines(PACKAGE), 19_200, 24_910),
+        "lines of src/compgcn": (lines(PACKAGE), 19_200, 24_820),
         "modules": (len(list(PACKAGE.rglob("*.py"))), 110, 110),
-        "lines of the core": (core, 8_700, 12_280),
+        "lines of the core": (core, 8_700, 12_220),
         "lines of reproduction": (lines(ROOT / "reproduction"), 2_500, 3_420),  # the conditional model
-        "lines of tests": (lines(ROOT / "tests"), 15_000, 19_750),
+        "lines of tests": (lines(ROOT / "tests"), 15_000, 19_840),
         "levels of imports": (len(LEVELS), 9, 9),
         "entries at the top": (len(entries), 12, 14),
-        "modules that train loads": (closure(), 70, 70),
+        "modules that train loads": (closure(), 70, 69),
         "settings": (settings(), 65, 88),
     }
     with capsys.disabled():
@@ -124,7 +123,7 @@ def test_no_function_is_long(path: Path) -> None:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
     long = {one.name: (one.end_lineno or 0) - one.body[0].lineno + 1 for one in functions}
-    assert {name: size for name, size in long.items() if size > LONGEST and name not in LOOP} == {}
+    assert {name: size for name, size in long.items() if size > LONGEST} == {}
 
 
 def test_public_names_are_loaded_when_they_are_used() -> None:

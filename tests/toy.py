@@ -18,8 +18,8 @@ import torch
 from compgcn.cli import main
 from compgcn.config import Config
 from compgcn.data import GraphCollection, KnowledgeGraph, Labels, Vocabulary
-from compgcn.run import Run, fit
 from compgcn.run.build import build_items, build_links
+from compgcn.run.run import Run, fit
 
 SMALL: dict[str, Any] = {
     "decoder": "conve",

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from compgcn.data import read as read
     from compgcn.errors import InputError as InputError
     from compgcn.nn.graph import RelationalGraph as RelationalGraph
-    from compgcn.run import Run as Run
-    from compgcn.run import fit as fit
-    from compgcn.run import open_run as open_run
+    from compgcn.run.run import Run as Run
+    from compgcn.run.run import fit as fit
+    from compgcn.run.run import open_run as open_run
 
 
 __version__ = "0.1.0"
@@ -31,9 +31,9 @@ _HOME = {
     "GraphCollection": "compgcn.data",
     "RelationalGraph": "compgcn.nn.graph",
     "InputError": "compgcn.errors",
-    "fit": "compgcn.run",
-    "open_run": "compgcn.run",
-    "Run": "compgcn.run",
+    "fit": "compgcn.run.run",
+    "open_run": "compgcn.run.run",
+    "Run": "compgcn.run.run",
     "Prediction": "compgcn.answers.links",
     "Classified": "compgcn.answers.classes",
 }

@@ -6,11 +6,13 @@ writes. Numbers travel between CPUs by gloo and between GPUs by NCCL, or by gloo
 
 from __future__ import annotations
 
+import math
 import os
 import secrets
 import time
+from collections import Counter
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -85,6 +87,91 @@ def lost(error: RuntimeError) -> bool:
 # Agreement
 
 
+class World:
+    """The processes, each with its rank, and what they tell each other; one alone needs no process group.
+
+    Args:
+        group: some of the ranks; None for all.
+    """
+
+    def __init__(self, group: dist.ProcessGroup | None = None) -> None:
+        there = dist.is_available() and dist.is_initialized()
+        self.rank = dist.get_rank(group) if there else 0
+        self.size = dist.get_world_size(group) if there else 1
+        self.sent: Counter[str] = Counter()  # bytes that this rank has given to collectives, by kind
+        self._group = group
+        self._on_cpu = there and dist.get_backend(group) == "gloo"
+
+    def summed(self, x: Tensor) -> Tensor:
+        """Return the sum over the ranks of x, for a loss that every rank computes of it alike.
+
+        The gradient by each summand is that of the sum, which every rank knows.
+        """
+        return x if self.size == 1 else _Sum.apply(x, self, False)  # type: ignore[no-untyped-call]
+
+    def pooled(self, x: Tensor) -> Tensor:
+        """Return the sum over the ranks of x, which every rank uses for its own rows; gradients are added up too."""
+        return x if self.size == 1 else _Sum.apply(x, self, True)  # type: ignore[no-untyped-call]
+
+    def largest(self, x: Tensor) -> Tensor:
+        """Return the largest over the ranks of each number of x, without a gradient."""
+        return self.reduced(x.detach(), dist.ReduceOp.MAX)
+
+    def reduced(self, x: Tensor, how: Any = dist.ReduceOp.SUM) -> Tensor:
+        """Return the sum or another reduction over the ranks of x, without a gradient."""
+        if self.size == 1:
+            return x
+        self.sent["reduced"] += x.nbytes
+        total = self._there(x).clone(memory_format=torch.contiguous_format)
+        dist.all_reduce(total, how, group=self._group)
+        return total.to(x.device)
+
+    def gathered(self, x: Tensor) -> Tensor:
+        """Return the x of all ranks, which have one shape, under each other: [n, ..] -> [W n, ..]."""
+        if self.size == 1:
+            return x
+        self.sent["gathered"] += x.nbytes
+        here = self._there(x).contiguous()
+        out = here.new_empty(self.size * len(x), *x.shape[1:])
+        dist.all_gather(list(out.chunk(self.size)), here, group=self._group)
+        return out.to(x.device)
+
+    def joined(self, x: Tensor) -> Tensor:
+        """Return the x of all ranks under each other, however many rows each has: [n, ..] -> [N, ..]."""
+        if self.size == 1:
+            return x
+        sizes = self.gathered(torch.tensor([len(x)], device=x.device)).tolist()
+        padded = x.new_zeros(max(sizes), *x.shape[1:])
+        padded[: len(x)] = x
+        parts = torch.split(self.gathered(padded), max(sizes)) if max(sizes) else [padded]
+        return torch.cat([part[:size] for part, size in zip(parts, sizes, strict=False)])
+
+    def swapped(self, x: Tensor, give: list[int], take: list[int], kind: str) -> Tensor:
+        """Give each rank `give` rows of x, in order, and return the `take` rows that each gives, without a gradient."""
+        if self.size == 1:
+            return x
+        self.sent[kind] += (sum(give) - give[self.rank]) * math.prod(x.shape[1:]) * x.element_size()
+        here = self._there(x).contiguous()
+        out = here.new_empty(sum(take), *x.shape[1:])
+        dist.all_to_all_single(out, here, take, give, group=self._group)
+        return out.to(x.device)
+
+    def _there(self, x: Tensor) -> Tensor:
+        return x.cpu() if self._on_cpu else x  # gloo has not every collective for a GPU
+
+
+class _Sum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, world: World, pooled: bool) -> Tensor:
+        ctx.world, ctx.pooled = world, pooled
+        return world.reduced(x)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None, None]:
+        return ctx.world.reduced(g) if ctx.pooled else g, None, None
+
+
 def wait() -> None:
     """Wait for all processes to come here."""
     agreed(0.0)
@@ -92,11 +179,8 @@ def wait() -> None:
 
 def agreed(number: float) -> float:
     """Return the number that the first process has."""
-    if size() == 1:
-        return number
-    told = torch.tensor(number, dtype=torch.float64)
-    dist.all_reduce(told if rank() == 0 else told.zero_())  # unlike a broadcast, it waits for everyone
-    return told.item()
+    own = torch.tensor(0.0 if rank() else number, dtype=torch.float64)
+    return World().reduced(own).item()  # unlike a broadcast, it waits for everyone
 
 
 def clock() -> float:
@@ -106,11 +190,7 @@ def clock() -> float:
 
 def anyone(wish: bool) -> bool:
     """Return whether any process has a wish."""
-    if size() == 1:
-        return wish
-    asked = torch.tensor(float(wish))
-    dist.all_reduce(asked)
-    return asked.item() > 0
+    return World().reduced(torch.tensor(float(wish))).item() > 0
 
 
 def told(content: _T, by: int) -> _T:
@@ -121,21 +201,15 @@ def told(content: _T, by: int) -> _T:
     return held[0]
 
 
-# Queries shared out
-
-
 def shared_out(score: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
     """Return a scorer of queries [B] in which every process scores some and has the rows of all, [B, N]."""
-    if size() == 1:
+    world = World()
+    if world.size == 1:
         return score
 
     def together(s: Tensor, r: Tensor) -> Tensor:
-        each = -(-len(s) // size())
-        own = torch.arange(rank() * each, (rank() + 1) * each, device=s.device).clamp_max(len(s) - 1)
-        rows = score(s[own], r[own]).contiguous()
-        here = rows.cpu() if dist.get_backend() == "gloo" else rows
-        found = here.new_empty(size() * each, *rows.shape[1:])
-        dist.all_gather(list(found.chunk(size())), here)
-        return found[: len(s)].to(rows.device)
+        each = -(-len(s) // world.size)
+        own = torch.arange(world.rank * each, (world.rank + 1) * each, device=s.device).clamp_max(len(s) - 1)
+        return world.gathered(score(s[own], r[own]))[: len(s)]
 
     return together

@@ -28,8 +28,8 @@ from compgcn.answers.calibrate import (
 )
 from compgcn.answers.links import log_odds_among, reliability, unbeaten
 from compgcn.errors import InputError
-from compgcn.run import Run, open_run
 from compgcn.run.report import write_page
+from compgcn.run.run import Run, open_run
 
 SCORES = st.lists(st.tuples(st.floats(-30, 30), st.booleans()), min_size=1, max_size=8)
 # With enough validation to be calibrated on

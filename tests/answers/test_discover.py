@@ -14,7 +14,7 @@ from compgcn.answers import calibrate, discover, links
 from compgcn.answers.discover import Discovery, Peers, lacking, weighing
 from compgcn.data import KnowledgeGraph
 from compgcn.errors import InputError
-from compgcn.run import Run
+from compgcn.run.run import Run
 from oracles import Edges, edge_lists
 from toy import CONDITIONAL, graph, numbered, train, trained
 

@@ -14,7 +14,7 @@ from compgcn.answers.explain import Triple, receptive_field, scores_without
 from compgcn.answers.links import Links
 from compgcn.errors import InputError
 from compgcn.nn.graph import COUNT_SENT, NORMS, RelationalGraph
-from compgcn.run import Run
+from compgcn.run.run import Run
 from toy import facts, graph, train, trained
 
 TRIPLE: Triple = (0, 0, 12)  # p0 lives in t0

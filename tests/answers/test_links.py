@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from compgcn.answers import links
 from compgcn.answers.links import Links
 from compgcn.data import KnowledgeGraph
-from compgcn.run import Run
+from compgcn.run.run import Run
 from compgcn.tasks import ranking
 from compgcn.tasks.facts import known_entities, known_relations
 from toy import facts, trained

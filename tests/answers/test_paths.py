@@ -17,7 +17,7 @@ from compgcn.answers.paths import QueryScore, best_walks
 from compgcn.data import KnowledgeGraph
 from compgcn.nn.conditional import STATISTICS, ConditionalCompGCN
 from compgcn.nn.graph import RelationalGraph
-from compgcn.run import Run
+from compgcn.run.run import Run
 from oracles import Edges, edge_lists
 from toy import fit, graph, numbered
 

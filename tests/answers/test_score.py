@@ -16,7 +16,7 @@ import compgcn
 from compgcn.answers import links, score
 from compgcn.answers.score import Scored
 from compgcn.errors import InputError
-from compgcn.run import Run
+from compgcn.run.run import Run
 from oracles import filtered_ranks
 from toy import Command, contents, graph, refused, trained
 from toy import facts as facts_of

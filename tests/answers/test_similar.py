@@ -12,7 +12,7 @@ from hypothesis.extra import numpy as hnp
 
 from compgcn.answers.similar import Neighbours, pca
 from compgcn.errors import InputError
-from compgcn.run import Run
+from compgcn.run.run import Run
 from compgcn.train.storage import Table
 from toy import CLASSES, classify, labelled, molecules, trained
 

@@ -19,9 +19,9 @@ from compgcn.baselines.networks import DGCNN, GIN, GraphNetwork, build_dgcnn
 from compgcn.data import GraphCollection
 from compgcn.errors import InputError
 from compgcn.nn.graph import RelationalGraph
-from compgcn.run import Run, fit, open_run
 from compgcn.run.resolve import expand, recommended
-from compgcn.tasks.classification import GraphClassifier, Graphs
+from compgcn.run.run import Run, fit, open_run
+from compgcn.tasks.classification import Classifier, Graphs
 from compgcn.tasks.inputs import Start
 
 NETWORKS = [name for name, row in BASELINES.items() if not isinstance(row.how, FitOnce)]
@@ -74,7 +74,7 @@ def vectors(items: Graphs) -> Tensor:
 def one_graph(net: GraphNetwork) -> tuple[RelationalGraph, Tensor, Tensor]:
     """Return a graph, the rows of its nodes, and its adjacency matrix."""
     rings = toy.molecules()
-    items = Graphs(GraphClassifier(net, net.dim, 2), rings, rings.node_labels, torch.device("cpu"))  # type: ignore[arg-type]
+    items = Graphs(Classifier(net, 2), rings, rings.node_labels, torch.device("cpu"))  # type: ignore[arg-type]
     graph, rows = items.batch(torch.tensor([4]))
     adjacency = torch.zeros(graph.num_nodes, graph.num_nodes, dtype=torch.float64)
     adjacency[graph.src, graph.dst] = 1.0

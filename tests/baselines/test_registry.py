@@ -14,8 +14,8 @@ import toy
 from compgcn.baselines import BASELINES, FitOnce
 from compgcn.data import GraphCollection, KnowledgeGraph, Labels
 from compgcn.errors import InputError
-from compgcn.run import Run, fit, open_run
 from compgcn.run.build import TASKS
+from compgcn.run.run import Run, fit, open_run
 from compgcn.train.loop import Interrupted
 
 DATA = {"node-classification": toy.labelled, "graph-classification": toy.molecules}

@@ -30,7 +30,7 @@ from compgcn.cli.console import progress
 from compgcn.cli.train import board, in_words, progress_line, standing
 from compgcn.data import DATASETS, Vocabulary
 from compgcn.nn.decoders import DECODERS
-from compgcn.run import open_run
+from compgcn.run.run import open_run
 from toy import SMALL, Command, contents, flags, graph, refused, train, write_tsv
 
 FAMILY = Path("runs/family-compgcn-conve-0")
@@ -484,7 +484,7 @@ def test_errors_of_memory_and_ctrl_c_end_without_a_traceback_and_others_do_not(
     def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr("compgcn.run.open_run", fail)
+    monkeypatch.setattr("compgcn.run.run.open_run", fail)
     if code is None:
         with pytest.raises(RuntimeError, match="shapes differ"):
             command("evaluate", run)

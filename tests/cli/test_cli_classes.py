@@ -13,7 +13,7 @@ import pytest
 import toy
 from compgcn.cli.console import doubts
 from compgcn.data import GraphCollection
-from compgcn.run import Run, open_run
+from compgcn.run.run import Run, open_run
 from toy import Command, refused
 
 SETTINGS = toy.flags({"encoder.dims": (8, 8), "lr": 0.1, "folds": 3, "device": "cpu", "weight_decay": 0.0})

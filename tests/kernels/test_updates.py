@@ -70,8 +70,8 @@ def test_every_row_is_updated_as_defined(name, K):
 @pytest.mark.parametrize(("name", "d"), [("numba", 18), ("numba", 64), ("triton", 16), ("triton", 32), ("triton", 64)])
 def test_the_fused_update_is_the_defined_one(monkeypatch, K, d, options, name):
     """On a GPU in tiles of some rows, of which a program takes several and the last is not full."""
-    monkeypatch.setattr(on_gpu, "_PROGRAMS", {K: (2, 2)})
-    monkeypatch.setattr(on_gpu, "_ROWS", {K: (32, 32)})
+    monkeypatch.setattr(on_gpu, "_PROGRAMS", (2, 2))
+    monkeypatch.setattr(on_gpu, "_ROWS", {K: 32})
     monkeypatch.setattr(kernels, "_BYTES", {K: 256})  # all widths
     tensors = {key: value if key not in ("beta", "bias") or key in options else None
                for key, value in given(23, 9, d, K, torch.float32).items()}  # fmt: skip

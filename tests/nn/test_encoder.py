@@ -160,7 +160,7 @@ def test_compgcn_is_its_update_equation_layer_by_layer(name, composition, dims):
 @pytest.mark.parametrize("stacked", [True, False])
 def test_an_updated_loop_is_one_more_relation_of_the_papers_equations(composition, stacked, monkeypatch):
     """z_loop enters the second layer as W_rel z_loop of the first, as every relation does."""
-    monkeypatch.setattr("compgcn.nn.conv.launches_count", lambda x: stacked)
+    monkeypatch.setattr("compgcn.nn.conv.is_launch_bound", lambda x: stacked)
     encoder = encoder_of(AWKWARD, (4, 6, 5), "compgcn", composition=composition, update_loop=True)
     x, z, loop = encoder.nodes, encoder.relations(), encoder.loop
     for layer in encoder.layers:

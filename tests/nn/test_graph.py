@@ -36,7 +36,7 @@ def test_messages_run_both_ways_with_a_relation_of_their_own(flow, add_inverse, 
 def weights_by_message(edges: Edges, norm: str, flow: str, add_inverse: bool, self_loop: bool):
     """Ours and the definition's: pairs (message, weight) in one order, and the weights of the loops."""
     messages = edges.graph().messages(flow, add_inverse)
-    weights = messages.weights(norm, self_loop, torch.float64)
+    weights = messages.weights(Norm(norm, self_loop, torch.float64))
     ours = zip(messages.sender, messages.receiver, messages.relation, messages.direction, weights.message, strict=True)
     expected_messages = sent(edges, flow, add_inverse)
     expected, loops = NORM_FORMULAS[norm](expected_messages, edges.num_nodes, self_loop)
@@ -66,10 +66,10 @@ def test_messages_and_weights_are_made_once(flow):
     norm = Norm("mean")
     assert messages.plan(norm) is messages.plan(norm)
     assert messages.plan(norm).by_row.order is messages.plan(Norm("none")).by_row.order, "sorted once for all norms"
-    assert messages.weights("mean") is messages.weights("mean", True, torch.float32)
-    kipf = messages.weights("kipf", self_loop=True)
-    assert messages.weights("kipf") is kipf is not messages.weights("kipf", self_loop=False)
-    assert messages.weights("mean", True, torch.float64).message.dtype == torch.float64
+    assert messages.weights(Norm("mean")) is messages.weights(Norm("mean", True, torch.float32))
+    kipf = messages.weights(Norm("kipf", self_loop=True))
+    assert messages.weights(Norm("kipf")) is kipf is not messages.weights(Norm("kipf", self_loop=False))
+    assert messages.weights(Norm("mean", True, torch.float64)).message.dtype == torch.float64
 
 
 def test_triples_are_read_as_subject_relation_object():
@@ -225,11 +225,11 @@ def test_the_layers_around_some_nodes_have_what_is_heard_in_each_and_weigh_it_as
     assert kept[places].tolist() == nodes.tolist()
     assert [set(kept[: part.num_nodes].tolist()) for part in layers] == near[:0:-1]
     theirs = whole.messages(flow, add_inverse)
-    known, everything = theirs.weights(norm), torch.arange(whole.num_nodes)
+    known, everything = theirs.weights(Norm(norm)), torch.arange(whole.num_nodes)
     for part, receivers in zip(layers, near[-2::-1], strict=True):
         assert set(kept[: part.num_receivers].tolist()) == receivers
         ours = part.messages(flow, add_inverse)
-        weights, numbers = ours.weights(norm), kept[: part.num_nodes]
+        weights, numbers = ours.weights(Norm(norm)), kept[: part.num_nodes]
         heard = told(theirs, known.message, everything, receivers)
         assert told(ours, weights.message, numbers, set(numbers.tolist())) == heard
         if known.loop is not None:

@@ -14,7 +14,7 @@ import torch
 from compgcn.cli.console import calibration_note
 from compgcn.data import KnowledgeGraph, Vocabulary
 from compgcn.errors import InputError
-from compgcn.run import Run, fit
+from compgcn.run.run import Run, fit
 from compgcn.train.loop import Interrupted
 from toy import CONDITIONAL, Command, contents, facts, graph, lasting, molecules, refused, trained, write_tsv
 

@@ -15,7 +15,8 @@ import torch
 import toy
 from compgcn.data import KnowledgeGraph, Labels, Vocabulary
 from compgcn.errors import InputError
-from compgcn.run import Run, portfolio, train
+from compgcn.run import portfolio
+from compgcn.run.run import Run, train
 from compgcn.run.search import Budget, journalled
 from compgcn.train.loop import Interrupted
 from compgcn.train.recipes import Candidate, node_portfolio

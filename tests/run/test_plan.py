@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from compgcn.config import Config
 from compgcn.data import KnowledgeGraph
 from compgcn.errors import InputError
 from compgcn.run.build import build_links
-from compgcn.run.plan import STATES, Cost, Outline, Plan, Rates, given_rates, measure, plan, remedies, shape_of
+from compgcn.run.plan import STATES, Cost, Outline, Plan, Rates, measure, plan, read_rates, remedies, shape_of
 from compgcn.run.resolve import resolve
 from compgcn.train.loop import make_step
 from compgcn.train.step import OPTIMISERS
@@ -131,11 +132,15 @@ def test_a_measurement_takes_the_best_of_its_times() -> None:
     assert found.products == 2 * 1024 * 128 * 2**14
 
 
-@pytest.mark.parametrize("tree", [{}, {"rates": {}}, {"rates": {**RATES._asdict(), "call": -1.0}}, {"rates": {"x": 1}}])
-def test_a_file_without_rates_is_refused(tree: dict[str, Any]) -> None:
+@pytest.mark.parametrize("tree", [{}, [], {"rates": {**RATES._asdict(), "call": -1.0}}, {"rates": {"x": 1}}])
+def test_a_file_without_rates_is_refused(tmp_path: Path, tree: Any) -> None:
+    path = tmp_path / "here.json"
+    path.write_text(json.dumps(tree))
     with pytest.raises(InputError, match=r"here.json has no rates: expected those"):
-        given_rates(tree, "here.json")
-    assert given_rates(RATES._asdict(), "here.json") == given_rates({"rates": RATES._asdict()}, "") == RATES
+        read_rates(path)
+    for good in (RATES._asdict(), {"rates": RATES._asdict()}):
+        path.write_text(json.dumps(good))
+        assert read_rates(path) == RATES
 
 
 MEASURED = json.loads((BENCHMARKS / "plan.json").read_text(encoding="utf-8"))["data"]

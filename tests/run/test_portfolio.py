@@ -17,9 +17,10 @@ import compgcn
 from compgcn.config import Config
 from compgcn.data import KnowledgeGraph
 from compgcn.errors import InputError
-from compgcn.run import Run, open_run, portfolio
+from compgcn.run import portfolio
 from compgcn.run.plan import Outline
 from compgcn.run.report import write_page
+from compgcn.run.run import Run, open_run
 from compgcn.run.search import Budget, journalled
 from compgcn.train.folder import MODEL
 from compgcn.train.loop import Event, Interrupted

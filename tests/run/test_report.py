@@ -14,8 +14,8 @@ from xml.etree import ElementTree
 import pytest
 
 from compgcn.data import Vocabulary
-from compgcn.run import Run, open_run
 from compgcn.run.report import Table, Verbatim, page_html, told, write_page
+from compgcn.run.run import Run, open_run
 from compgcn.train.loop import Interrupted
 from toy import CLASSES, Command, classify, graph, labelled, molecules, refused, train
 
@@ -165,7 +165,7 @@ def test_the_command_writes_the_same_page_and_refuses_other_places(
 
 
 def test_text_from_outside_has_no_markup_and_numbers_stand_at_the_right() -> None:
-    table = Table("", ("name", "count"), [[Verbatim("*a* `b`"), "1,234"], ["*a* `b`", "–"]])
+    table = Table(("name", "count"), [[Verbatim("*a* `b`"), "1,234"], ["*a* `b`", "–"]])
     text = page_html([table], "<t>")
     assert "<td>*a* `b`</td>" in text
     assert "<td><em>a</em> <code>b</code></td>" in text

@@ -20,9 +20,9 @@ from compgcn.config import Config, changes, configure, differences
 from compgcn.data.datasets import LARGE_RECIPE, OWN_RECIPES, large_batch
 from compgcn.errors import InputError
 from compgcn.nn.encoder import PRESETS
-from compgcn.run import Run, fit, open_run
 from compgcn.run.build import build_links
 from compgcn.run.resolve import expand, recommended, resolve
+from compgcn.run.run import Run, fit, open_run
 from compgcn.train.folder import default_folder
 from compgcn.train.loop import Interrupted
 from compgcn.train.recipes import MODELS

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import launched
-from compgcn.run import open_run
+from compgcn.run.run import open_run
 from compgcn.train.step import Step
 from compgcn.train.storage import Split, load_tensors
 from launched import DATA, MODELS, dying, launch, report

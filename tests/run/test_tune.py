@@ -22,9 +22,10 @@ from compgcn.cli.tune import _workers
 from compgcn.config import Config, Range, candidates, parse_space, read_config
 from compgcn.data import GraphCollection, KnowledgeGraph
 from compgcn.errors import InputError
-from compgcn.run import open_run, tune
+from compgcn.run import tune
 from compgcn.run.protocols import Classification
 from compgcn.run.resolve import unused_settings
+from compgcn.run.run import open_run
 from compgcn.train.loop import Interrupted
 from toy import CLASSES, SMALL, Command, classify, graph, labelled, molecules, refused, write_tsv
 

@@ -15,7 +15,8 @@ import toy
 from compgcn.cli.console import calibration_note
 from compgcn.errors import InputError
 from compgcn.nn.graph import RelationalGraph
-from compgcn.run import Run, unseen
+from compgcn.run import unseen
+from compgcn.run.run import Run
 from compgcn.run.unseen import _examples, _tables
 from compgcn.tasks.link_prediction import LinkPrediction
 from toy import Command, contents, graph, refused, train, trained

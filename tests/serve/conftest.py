@@ -8,7 +8,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 import toy
-from compgcn.run import Run
+from compgcn.run.run import Run
 from compgcn.serve.app import create_app
 from compgcn.serve.middleware import Limits
 from compgcn.serve.models import ServedModel, open_all

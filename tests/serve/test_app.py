@@ -19,7 +19,7 @@ import toy
 from clock import HANGS, Clock, until
 from compgcn.cli import export
 from compgcn.errors import InputError
-from compgcn.run import Run
+from compgcn.run.run import Run
 from compgcn.serve import shapes
 from compgcn.serve.app import create_app
 from compgcn.serve.middleware import Limits

@@ -22,7 +22,7 @@ import uvicorn
 import toy
 from clock import HANGS, Clock, until
 from compgcn.errors import InputError
-from compgcn.run import Run
+from compgcn.run.run import Run
 from compgcn.serve import server
 from compgcn.serve.middleware import Limits
 from compgcn.serve.models import ServedModel

@@ -12,8 +12,8 @@ import torch
 from compgcn.errors import InputError
 from compgcn.nn.compose import COMPOSITIONS, LEARNED
 from compgcn.nn.graph import NORMS
+from compgcn.processes import World
 from compgcn.shards.link_prediction import ENTITY_ROWS, SUPPORTED
-from compgcn.shards.rows import World
 from compgcn.tasks.sampling import SAMPLERS
 from ranks import Ranks
 from sharded import SHAPES, held, joined, outcome, task_of, traffic

@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from compgcn.nn.encoder import learned
+from compgcn.processes import World
 from compgcn.shards import rows
-from compgcn.shards.rows import Lookup, Rows, World
+from compgcn.shards.rows import Lookup, Rows
 
 
 def layouts(total: int, size: int) -> list[Rows]:

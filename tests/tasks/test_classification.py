@@ -16,9 +16,9 @@ import toy
 from compgcn.data import GraphCollection, KnowledgeGraph, Labels
 from compgcn.errors import InputError
 from compgcn.nn.encoder import PRESETS
-from compgcn.run import open_run
 from compgcn.run.build import TASKS, build_items
 from compgcn.run.resolve import expand, recommended
+from compgcn.run.run import open_run
 from compgcn.tasks.classification import NAMES, Classification, Readout, Tally, macro_f1, report
 from compgcn.train.loop import Interrupted
 

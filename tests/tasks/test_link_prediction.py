@@ -14,8 +14,8 @@ from compgcn.config import Config, configure
 from compgcn.data import KnowledgeGraph
 from compgcn.nn.decoders import DECODERS
 from compgcn.nn.encoder import PRESETS
-from compgcn.run import open_run
 from compgcn.run.resolve import expand
+from compgcn.run.run import open_run
 from compgcn.tasks.link_prediction import LinkPrediction
 from compgcn.tasks.objectives import OBJECTIVES
 from compgcn.train.loop import make_step

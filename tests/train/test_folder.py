@@ -26,7 +26,7 @@ import toy
 from compgcn import config as configuration
 from compgcn.data import Vocabulary
 from compgcn.errors import InputError
-from compgcn.run import open_run
+from compgcn.run.run import open_run
 from compgcn.train import storage
 from compgcn.train.folder import Folder
 from compgcn.train.loop import Interrupted

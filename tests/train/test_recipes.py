@@ -10,9 +10,9 @@ import pytest
 from compgcn.config import BUDGET, Config, configure
 from compgcn.data import DATASETS
 from compgcn.errors import InputError
-from compgcn.run import fit
 from compgcn.run.build import find_device
 from compgcn.run.resolve import recommended
+from compgcn.run.run import fit
 from compgcn.train.recipes import CONDITIONAL_ON_CPU, MODELS, scaled
 from toy import graph, labelled
 

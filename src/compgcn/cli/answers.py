@@ -32,7 +32,7 @@ from compgcn.run.plots import printable
 
 if TYPE_CHECKING:
     from compgcn.answers.explain import Method
-    from compgcn.run import Kind, Run
+    from compgcn.run.run import Kind, Run
 
 Facts = Annotated[Path | None, Option(help="Add facts from a file, also about unseen entities (link prediction only).")]
 Graph = Annotated[
@@ -58,7 +58,7 @@ def opened_run(
     All facts of a graph in one file are for the model to see, unless `divide` splits them as training does. No file
     that the run was trained on may be written `to`.
     """
-    from compgcn.run import open_run
+    from compgcn.run.run import open_run
     from compgcn.train.storage import must_differ
 
     run = open_run(path, device)

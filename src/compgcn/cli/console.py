@@ -21,7 +21,7 @@ from compgcn.data.columns import counted, existing_run
 from compgcn.run.plots import check_figure, printable
 
 if TYPE_CHECKING:
-    from compgcn.run import Kind, Run
+    from compgcn.run.run import Kind, Run
 
 
 class _Log(Console):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from compgcn.answers.calibrate import Reliability, Scaling
-    from compgcn.run import Run
+    from compgcn.run.run import Run
 
 FIGURES = ("accuracy>", "macro F1>", "log likelihood>")
 _MATRIX = 12  # the most classes of a confusion matrix that is printed

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -79,7 +78,7 @@ def plan(
         raise InputError(
             f"{devices:,} devices cannot share {found.num_entities:,} entities, of which each holds some; give fewer"
         )
-    here = _read(rates) if rates else planning.measure(find_device(config.training.device))
+    here = planning.read_rates(rates) if rates else planning.measure(find_device(config.training.device))
     here = here._replace(network=network * 1e9)
     made = planning.plan(config, found, devices, here)
     fits = memory is None or made.peak <= memory * _GIB
@@ -93,16 +92,6 @@ def plan(
             out.print(f"`train` compares models for {MINUTES:g} min; --encoder {config.encoder.name} trains this one")
     if not fits:
         raise SystemExit(1)
-
-
-def _read(path: Path) -> Rates:
-    from compgcn.run.plan import given_rates
-
-    try:
-        tree = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        raise InputError(f"{path} is no JSON file of rates; write one with compgcn plan --json") from None
-    return given_rates(tree if isinstance(tree, dict) else {}, str(path))
 
 
 def _tree(made: Plan, rates: Rates, memory: float | None, fitting: dict[str, int]) -> dict[str, Any]:

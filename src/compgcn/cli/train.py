@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-    from compgcn.run import Run
+    from compgcn.run.run import Run
     from compgcn.run.search import Budget
     from compgcn.train.loop import Event
 
@@ -141,8 +141,8 @@ def train(
     if space is not None:
         asked["classifier.candidates"] = candidates(space)
     found = read_data(asked, model)
-    from compgcn.run import train as train_run
     from compgcn.run.resolve import as_begun, resolve
+    from compgcn.run.run import train as train_run
 
     why: Budget | str = ""
     if minutes is not None or trials is not None or asked["data.source"] not in DATASETS:
@@ -155,8 +155,7 @@ def train(
     from compgcn.train.folder import Folder, default_folder
 
     config, notes, large = resolve(asked, found, model)
-    model = known_as(model, config)
-    folder = run_dir or default_folder(config, model)
+    folder = run_dir or default_folder(config, known_as(model, config))
     overwrite = overwrite and os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0"  # a restart goes on
     if not overwrite:
         config = as_begun(config, asked, Folder(folder))
@@ -185,7 +184,7 @@ def train(
     if finished:
         out.print(f"{run.path} is already finished; nothing to train")
     if run.config.classifier.protocol is None:
-        show_links(run, model)
+        show_links(run, known_as(model, config))
     else:
         show_classes(run)
 

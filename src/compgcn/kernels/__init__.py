@@ -81,7 +81,7 @@ def aggregate(
         _check(x, z, weight, plan, combine)
     weight = plan.by_row.weight[:0] if weight is None else weight
     tables = x, z.to(x.dtype), weight, *_own(own, x, plan), plan.by_row.order[:0] if only is None else only
-    out: Tensor = _Aggregate.apply(*tables, int(combine), *_packed(*plan))  # type: ignore[no-untyped-call]
+    out: Tensor = _Aggregate.apply(*tables, int(combine), *chain(*plan))  # type: ignore[no-untyped-call]
     return out
 
 
@@ -103,7 +103,7 @@ def statistics(
         _check(x, z, weight, plan.messages, combine)
     used = (plan.messages.by_row, plan.by_pair, *plan.pairs)  # the whole plan holds some tensors twice
     tables = x, z.to(x.dtype), weight, *_own(own, x, plan.messages)
-    found = _Statistics.apply(*tables, int(combine), *_packed(*used))  # type: ignore[no-untyped-call]
+    found = _Statistics.apply(*tables, int(combine), *chain(*used))  # type: ignore[no-untyped-call]
     return Statistics(found[0], found[1], found[2], found[3])
 
 
@@ -214,32 +214,21 @@ def _gradient_by_weight(g: Tensor, x: Tensor, z: Tensor, by_row: Segments, by_se
     return _kernel("edge_dot", g.device)(g, x, z, row, left, right, op)
 
 
-def _packed(*groupings: Segments) -> tuple[Any, ...]:
-    """Return groupings as the last arguments of an autograd function: all in one, or their tensors one by one.
-
-    The compiler takes tensors and numbers alone, each tensor once; passing each would cost eager code time.
-    """
-    return tuple(chain(*groupings)) if torch.compiler.is_compiling() else (groupings,)
-
-
-def _unpacked(given: Sequence[Any]) -> Sequence[Segments]:
-    """Undo `_packed`."""
-    if len(given) == 1:
-        return given[0]  # type: ignore[no-any-return]
+def _groupings(tensors: Sequence[Tensor]) -> list[Segments]:
+    """Return the groupings that consist of these tensors: a compiled autograd function takes tensors one by one."""
     size = len(Segments._fields)
-    return [Segments(*given[start : start + size]) for start in range(0, len(given), size)]
+    return [Segments(*tensors[start : start + size]) for start in range(0, len(tensors), size)]
 
 
 class _Aggregate(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, z: Tensor, weight: Tensor, own: Tensor, row: Tensor, only: Tensor, op: int,
-        *given: Any,
+        *given: Tensor,
     ) -> Tensor:  # fmt: skip
-        one = len(given) == 1
-        ctx.op, ctx.given = op, given if one else None
-        ctx.save_for_backward(x, z, weight, row, only, *(() if one else given))
-        out = segment_sum(x, z, weight, _unpacked(given)[0], op, only, reference.LEFT)
+        ctx.op = op
+        ctx.save_for_backward(x, z, weight, row, only, *given)
+        out = segment_sum(x, z, weight, _groupings(given)[0], op, only, reference.LEFT)
         if row.numel():
             cells = _cells(row)
             out[cells] = out[cells] + own
@@ -249,7 +238,7 @@ class _Aggregate(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         x, z, weight, row, only, *given = ctx.saved_tensors
-        by_row, by_sender, by_relation = _unpacked(ctx.given or given)
+        by_row, by_sender, by_relation = _groupings(given)
         op, g, (by_x, by_z, by_weight, by_own, *others) = ctx.op, g.contiguous(), ctx.needs_input_grad
         dx = _gradient_by_x(g, z, weight, by_sender, op, only) if by_x else None
         if dx is not None and only.numel():
@@ -267,22 +256,24 @@ class _Aggregate(torch.autograd.Function):
 
 class _Statistics(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, z: Tensor, weight: Tensor, own: Tensor, row: Tensor, op: int, *given: Any) -> Any:
-        one, by_row = len(given) == 1, _unpacked(given)[0]
+    def forward(
+        ctx: Any, x: Tensor, z: Tensor, weight: Tensor, own: Tensor, row: Tensor, op: int, *given: Tensor
+    ) -> Any:
+        by_row = _groupings(given)[0]
         found = _kernel("statistics", x.device)(x, z, weight[by_row.order], _given(by_row), op)  # [6, rows, D]
         alone = _add_own(found, own, row) if row.numel() else None
-        ctx.op, ctx.given = op, given if one else None
-        ctx.save_for_backward(x, z, weight, found, own, row, alone, *(() if one else given))
+        ctx.op, ctx.views = op, not torch.compiler.is_compiling()
+        ctx.save_for_backward(x, z, weight, found, own, row, alone, *given)
         # Compiled code loses the gradients of outputs that are views of one table, so it gets the table.
-        return found.unbind()[:4] if one else found
+        return found.unbind()[:4] if ctx.views else found
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         x, z, weight, found, own, row, alone, *given = ctx.saved_tensors
-        by_row, by_pair, pairs, pairs_by_sender, pairs_by_relation = _unpacked(ctx.given or given)
+        by_row, by_pair, pairs, pairs_by_sender, pairs_by_relation = _groupings(given)
         op, (by_x, by_z, by_weight, by_own, *others) = ctx.op, ctx.needs_input_grad
-        each = gradients if ctx.given else gradients[0].unbind()[:4]
+        each = gradients if ctx.views else gradients[0].unbind()[:4]
         g_sum, g_square, g_largest, g_smallest = (g.contiguous() for g in each)
         d = x[:0]
         if by_x or by_z:

@@ -1,7 +1,7 @@
 """Kernels for a CPU; the names are those of `compgcn.kernels.reference`.
 
 One thread sums an output row, in the order of its edges, so the bits do not depend on the number of threads. Each
-kernel is a loop over a range of its rows, and a second one that shares the ranges out to the threads.
+kernel is a loop over a range of its rows; `_threaded` makes the one that shares such ranges out to the threads.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
+from functools import cache, partial
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -32,32 +34,19 @@ _TASKS = 64  # pieces of about equal numbers of edges; many more than cores, so 
 _FLOOR, _EPSILON = reference.FLOOR, reference.EPSILON
 
 
-def _compiled(parallel: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def _compiled(function: Callable[..., Any], *, parallel: bool = False) -> Callable[..., Any]:
     """Compile for one core or for all, and keep the machine code on disk where that can be written.
 
     Without fast-math: code compiled now and code loaded from disk must round alike.
     """
-
-    def compile(function: Callable[..., Any]) -> Callable[..., Any]:
-        try:
-            kernel: Callable[..., Any] = njit(function, cache=True, parallel=parallel, nogil=True)
-        except RuntimeError:  # no place to write: every process compiles it again
-            kernel = njit(function, parallel=parallel, nogil=True)
-        return kernel
-
-    return compile
+    try:
+        kernel: Callable[..., Any] = njit(function, cache=True, parallel=parallel, nogil=True)
+    except RuntimeError:  # no place to write: every process compiles it again
+        kernel = njit(function, parallel=parallel, nogil=True)
+    return kernel
 
 
-@_compiled(parallel=False)
-def _share(offsets, task):  # pragma: no cover
-    """Return the first row of a task and that of the next: the rows of about as many edges for each."""
-    rows = offsets.shape[0] - 1
-    edges = offsets[rows]
-    first = np.searchsorted(offsets[:rows], edges * task // _TASKS)
-    return first, np.searchsorted(offsets[:rows], edges * (task + 1) // _TASKS)
-
-
-@_compiled(parallel=False)
+@_compiled
 def _reduce_rows(a, b, weight, offsets, left, right, op, out, first, last):  # pragma: no cover
     width = a.shape[1]
     half = width // 2
@@ -90,14 +79,7 @@ def _reduce_rows(a, b, weight, offsets, left, right, op, out, first, last):  # p
                     y[half + j] += w * (x[j] * z[half + j] - x[half + j] * z[j])
 
 
-@_compiled(parallel=True)
-def _reduce_shares(a, b, weight, offsets, left, right, op, out):  # pragma: no cover
-    for task in prange(_TASKS):
-        first, last = _share(offsets, task)
-        _reduce_rows(a, b, weight, offsets, left, right, op, out, first, last)
-
-
-@_compiled(parallel=False)
+@_compiled
 def _combine(x, z, op, m):  # pragma: no cover
     """Write one message; every statistic and its gradient take it from here, so they round it alike."""
     width = x.shape[0]
@@ -124,7 +106,7 @@ def _combine(x, z, op, m):  # pragma: no cover
             m[half + j] = x[j] * z[half + j] - x[half + j] * z[j]
 
 
-@_compiled(parallel=False)
+@_compiled
 def _statistics_rows(x, z, weight, offsets, left, right, op, out, first, last):  # pragma: no cover
     m = np.empty(x.shape[1], x.dtype)
     for v in range(first, last):
@@ -144,14 +126,7 @@ def _statistics_rows(x, z, weight, offsets, left, right, op, out, first, last): 
                 smallest[j] = min(smallest[j], value)
 
 
-@_compiled(parallel=True)
-def _statistics_shares(x, z, weight, offsets, left, right, op, out):  # pragma: no cover
-    for task in prange(_TASKS):
-        first, last = _share(offsets, task)
-        _statistics_rows(x, z, weight, offsets, left, right, op, out, first, last)
-
-
-@_compiled(parallel=False)
+@_compiled
 def _pair_rows(
     x, z, weight, found, g_sum, g_square, g_largest, g_smallest, sender, relation, offsets, row, op, out, first, last
 ):  # fmt: skip  # pragma: no cover
@@ -173,19 +148,7 @@ def _pair_rows(
                 d[j] += w * (by_sum[j] + 2 * value * by_square[j]) + by_extremes
 
 
-@_compiled(parallel=True)
-def _pair_shares(
-    x, z, weight, found, g_sum, g_square, g_largest, g_smallest, sender, relation, offsets, row, op, out
-):  # fmt: skip  # pragma: no cover
-    for task in prange(_TASKS):
-        first, last = _share(offsets, task)
-        _pair_rows(
-            x, z, weight, found, g_sum, g_square, g_largest, g_smallest, sender, relation, offsets, row, op, out,
-            first, last,
-        )  # fmt: skip
-
-
-@_compiled(parallel=False)
+@_compiled
 def _dot_rows(g, a, b, row, left, right, op, out):  # pragma: no cover
     width = a.shape[1]
     half = width // 2
@@ -215,7 +178,7 @@ def _dot_rows(g, a, b, row, left, right, op, out):  # pragma: no cover
         out[e] = dot
 
 
-@_compiled(parallel=False)
+@_compiled
 def _product_groups(rows, weight, offsets, most, out, first, last):  # pragma: no cover
     blocks, inputs, width = weight.shape[1:]
     fours = inputs // 4 * 4  # four rows of a filter for each time that the sums are read and written
@@ -236,14 +199,7 @@ def _product_groups(rows, weight, offsets, most, out, first, last):  # pragma: n
                         y[j] += x0 * w0[j]
 
 
-@_compiled(parallel=True)
-def _product_shares(rows, weight, offsets, most, out):  # pragma: no cover
-    for task in prange(_TASKS):
-        first, last = _share(offsets, task)
-        _product_groups(rows, weight, offsets, most, out, first, last)
-
-
-@_compiled(parallel=False)
+@_compiled
 def _outer_groups(rows, g, offsets, most, out, first, last):  # pragma: no cover
     blocks, inputs, width = out.shape[1:]
     for group in range(first, last):
@@ -268,14 +224,7 @@ def _outer_groups(rows, g, offsets, most, out, first, last):  # pragma: no cover
                         y[j] += a0 * g0[j]
 
 
-@_compiled(parallel=True)
-def _outer_shares(rows, g, offsets, most, out):  # pragma: no cover
-    for task in prange(_TASKS):
-        first, last = _share(offsets, task)
-        _outer_groups(rows, g, offsets, most, out, first, last)
-
-
-@_compiled(parallel=False)
+@_compiled
 def _add_products(rows, matrix, out):  # pragma: no cover
     """Add rows [n, i] times a matrix [i, o] to out [n, o], four rows of either at a time."""
     (n, inputs), width = rows.shape, matrix.shape[1]
@@ -303,7 +252,7 @@ def _add_products(rows, matrix, out):  # pragma: no cover
                 y[j] += a0 * w0[j]
 
 
-@_compiled(parallel=False)
+@_compiled
 def _norm_rows(x, parts, degree, scale, filters, bias, t, folded, out, spread):  # pragma: no cover
     """Write the statistics t [K, B, d] of an entity, and the normed rows [B, d] of its update.
 
@@ -341,7 +290,7 @@ def _norm_rows(x, parts, degree, scale, filters, bias, t, folded, out, spread): 
             out[b, j] *= one / spread[b]
 
 
-@_compiled(parallel=False)
+@_compiled
 def _update_rows(x, parts, degree, scale, filters, gamma, beta, bias, out, first, last):  # pragma: no cover
     (_, B, d), K = x.shape, len(parts)
     t, folded, spread = np.empty((K, B, d), x.dtype), np.empty((K, d, d), x.dtype), np.empty(B, x.dtype)
@@ -353,15 +302,7 @@ def _update_rows(x, parts, degree, scale, filters, gamma, beta, bias, out, first
                 y[b, j] = x[v, b, j] + max(gamma[j] * y[b, j] + beta[j], np.float32(0))
 
 
-@_compiled(parallel=True)
-def _update_shares(x, parts, degree, scale, filters, gamma, beta, bias, out):  # pragma: no cover
-    rows = x.shape[0]
-    for task in prange(_TASKS):
-        first, last = rows * task // _TASKS, rows * (task + 1) // _TASKS
-        _update_rows(x, parts, degree, scale, filters, gamma, beta, bias, out, first, last)
-
-
-@_compiled(parallel=False)
+@_compiled
 def _update_slopes(
     g, x, parts, degree, scale, filters, gamma, beta, bias, by_x, by_parts, by_filters, by_rows, first, last
 ):  # fmt: skip  # pragma: no cover
@@ -411,7 +352,7 @@ def _update_slopes(
                 by_parts[0, v, b, j] = by_t[0, b, j] / degree[v]
 
 
-@_compiled(parallel=True)
+@partial(_compiled, parallel=True)
 def _update_slope_shares(
     g, x, parts, degree, scale, filters, gamma, beta, bias, by_x, by_parts, by_filters, by_rows
 ):  # fmt: skip  # pragma: no cover
@@ -424,7 +365,7 @@ def _update_slope_shares(
         )  # fmt: skip
 
 
-@_compiled(parallel=False)
+@_compiled
 def _moduli_rows(q, e, out, first, last):  # pragma: no cover
     half, C = q.shape[1] // 2, e.shape[1]
     for begin in range(0, C, _CANDIDATES):
@@ -438,14 +379,7 @@ def _moduli_rows(q, e, out, first, last):  # pragma: no cover
                     y[c] += np.sqrt(u * u + v * v)
 
 
-@_compiled(parallel=True)
-def _moduli_shares(q, e, out):  # pragma: no cover
-    rows = q.shape[0]
-    for task in prange(_TASKS):
-        _moduli_rows(q, e, out, rows * task // _TASKS, rows * (task + 1) // _TASKS)
-
-
-@_compiled(parallel=False)
+@_compiled
 def _slope_rows(g, q, e, planar, out, first, last):  # pragma: no cover
     half = q.shape[1] // 2
     for b in range(first, last):
@@ -467,14 +401,7 @@ def _slope_rows(g, q, e, planar, out, first, last):  # pragma: no cover
                         y[j] -= weight
 
 
-@_compiled(parallel=True)
-def _slope_shares(g, q, e, planar, out):  # pragma: no cover
-    rows = q.shape[0]
-    for task in prange(_TASKS):
-        _slope_rows(g, q, e, planar, out, rows * task // _TASKS, rows * (task + 1) // _TASKS)
-
-
-@_compiled(parallel=False)
+@_compiled
 def _count_rows(scores, row, bar, greater, equal, first, last):  # pragma: no cover
     for i in range(first, last):
         y, value, more, same = scores[row[i]], bar[i], 0, 0
@@ -484,14 +411,7 @@ def _count_rows(scores, row, bar, greater, equal, first, last):  # pragma: no co
         greater[i], equal[i] = more, same
 
 
-@_compiled(parallel=True)
-def _count_shares(scores, row, bar, greater, equal):  # pragma: no cover
-    rows = row.shape[0]
-    for task in prange(_TASKS):
-        _count_rows(scores, row, bar, greater, equal, rows * task // _TASKS, rows * (task + 1) // _TASKS)
-
-
-@_compiled(parallel=False)
+@_compiled
 def _place(key, next_place, order):  # pragma: no cover
     for message in range(key.shape[0]):
         place = next_place[key[message]]
@@ -508,13 +428,33 @@ def _array(tensor: Tensor) -> Any:
     return _plain(tensor).numpy()
 
 
-def _call(on_one: Callable[..., None], on_all: Callable[..., None], work: int, rows: int, *operands: Any) -> None:
-    """Run a kernel over so many rows, on one core where there is little work."""
+def _in_pieces(pieces, *operands):  # pragma: no cover
+    for piece in prange(len(pieces) - 1):
+        _kernel(*operands, pieces[piece], pieces[piece + 1])  # type: ignore[name-defined]  # noqa: F821 - see `_threaded`
+
+
+@cache
+def _threaded(kernel: Any) -> Callable[..., None]:
+    """Return a kernel that shares the pieces between some rows, its new first argument, out to the threads.
+
+    It is a copy of `_in_pieces` with its own `_kernel`, since Numba keeps no closure on disk.
+    """
+    function = FunctionType(_in_pieces.__code__, {**globals(), "_kernel": kernel})
+    function.__qualname__ = f"{kernel.__name__}_in_pieces"  # the name of its file on disk
+    return _compiled(function, parallel=True)
+
+
+def _call(kernel: Callable[..., None], work: int, rows: int | Tensor, *operands: Any) -> None:
+    """Run a kernel over so many rows, or over those with such offsets; on one core where there is little work."""
     arrays = [_array(one) if isinstance(one, Tensor) else one for one in operands]
     if work < _SMALL:
-        on_one(*arrays, 0, rows)
-    else:
-        on_all(*arrays)
+        kernel(*arrays, 0, rows if isinstance(rows, int) else len(rows) - 1)
+    elif isinstance(rows, int):
+        _threaded(kernel)(rows * np.arange(_TASKS + 1) // _TASKS, *arrays)
+    else:  # pieces of about as many edges
+        offsets = _array(rows)
+        edges = offsets[-1] * np.arange(_TASKS + 1) // _TASKS
+        _threaded(kernel)(np.searchsorted(offsets[:-1], edges), *arrays)
 
 
 def segment_reduce(
@@ -524,7 +464,7 @@ def segment_reduce(
     out = torch.zeros(s.offsets.numel() - 1, a.shape[1], dtype=wide(a.dtype))
     if s.left.numel():
         work = s.left.numel() * a.shape[1]
-        _call(_reduce_rows, _reduce_shares, work, len(out), a, b, weight, s.offsets, s.left, s.right, op, out)
+        _call(_reduce_rows, work, s.offsets, a, b, weight, s.offsets, s.left, s.right, op, out)
     return out.to(a.dtype)
 
 
@@ -537,7 +477,7 @@ def statistics(x: Tensor, z: Tensor, weight: Tensor, s: Segments, op: int) -> Te
     if s.left.numel():
         work = s.left.numel() * x.shape[1]
         operands = (x, z, weight.to(x.dtype), s.offsets, s.left, s.right, op, out)
-        _call(_statistics_rows, _statistics_shares, work, out.shape[1], *operands)
+        _call(_statistics_rows, work, s.offsets, *operands)
     out[4:].clamp_(min=1)
     return out
 
@@ -553,7 +493,7 @@ def pair_gradient(
     out = torch.zeros(len(sender), x.shape[1], dtype=x.dtype)
     if s.left.numel():
         given = (x, z, weight.to(x.dtype), *operands, s.offsets, s.left, op, out)
-        _call(_pair_rows, _pair_shares, s.left.numel() * x.shape[1], len(out), *given)
+        _call(_pair_rows, s.left.numel() * x.shape[1], s.offsets, *given)
     return out
 
 
@@ -574,7 +514,7 @@ def grouped_matmul(rows: Tensor, weight: Tensor, offsets: Tensor, chunks: Tensor
     a, w = _plain(rows), _plain(weight)
     out = a.new_zeros(len(a), blocks, width)
     most = _LARGE // max(1, inputs * width)  # rows of a group that is not large
-    _call(_product_groups, _product_shares, out.numel() * inputs, len(w), a, w, offsets, most, out)
+    _call(_product_groups, out.numel() * inputs, offsets, a, w, offsets, most, out)
     for group, part in reference.groups_above(offsets, most):
         torch.bmm(a[part].transpose(0, 1), w[group], out=out[part].transpose(0, 1))
     return out.to(rows.dtype)
@@ -586,7 +526,7 @@ def grouped_outer(rows: Tensor, g: Tensor, offsets: Tensor) -> Tensor:
     a, b = _plain(rows), _plain(g)
     out = a.new_zeros(len(offsets) - 1, *a.shape[1:], width)
     most = _LARGE // max(1, inputs * width)
-    _call(_outer_groups, _outer_shares, b.numel() * inputs, len(out), a, b, offsets, most, out)
+    _call(_outer_groups, b.numel() * inputs, offsets, a, b, offsets, most, out)
     for group, part in reference.groups_above(offsets, most):
         torch.bmm(a[part].permute(1, 2, 0), b[part].transpose(0, 1), out=out[group])
     return out.to(rows.dtype)
@@ -598,7 +538,7 @@ def update(
 ) -> Tensor:  # fmt: skip
     """Compute `reference.update` in one pass over the rows."""
     given, out = _update_operands(x, parts, degree, scale, weight, gamma, beta, bias), torch.empty(x.shape)
-    _call(_update_rows, _update_shares, out.numel() * len(weight), len(x), *given, out)
+    _call(_update_rows, out.numel() * len(weight), len(x), *given, out)
     return out.to(x.dtype)
 
 
@@ -637,7 +577,7 @@ def l1_distance(q: Tensor, e: Tensor, planar: bool) -> Tensor:
         return reference.l1_distance(q, e, planar)
     out = torch.zeros(len(q), len(e), dtype=wide(q.dtype))
     if out.numel():
-        _call(_moduli_rows, _moduli_shares, q.numel() * len(e), len(out), q, e.t(), out)
+        _call(_moduli_rows, q.numel() * len(e), len(out), q, e.t(), out)
     return out.to(q.dtype)
 
 
@@ -645,14 +585,14 @@ def l1_gradient(g: Tensor, q: Tensor, e: Tensor, planar: bool) -> Tensor:
     """Compute `reference.l1_gradient`."""
     out = torch.zeros(q.shape, dtype=wide(q.dtype))
     if e.numel():
-        _call(_slope_rows, _slope_shares, q.numel() * len(e), len(out), g, q, e, planar, out)
+        _call(_slope_rows, q.numel() * len(e), len(out), g, q, e, planar, out)
     return out.to(q.dtype)
 
 
 def count_rivals(scores: Tensor, row: Tensor, bar: Tensor) -> tuple[Tensor, Tensor]:
     """Compute `reference.count_rivals`, in one pass over each row."""
     greater, equal = torch.empty_like(row), torch.empty_like(row)
-    _call(_count_rows, _count_shares, len(row) * scores.shape[1], len(row), scores, row, bar, greater, equal)
+    _call(_count_rows, len(row) * scores.shape[1], len(row), scores, row, bar, greater, equal)
     return greater, equal
 
 

@@ -25,7 +25,7 @@ _TAKES: dict[Relations, tuple[Combine, ...]] = {
 }
 
 
-def launches_count(x: Tensor) -> bool:
+def is_launch_bound(x: Tensor) -> bool:
     """Return whether starting a kernel takes longer than most kernels of a layer on the device of x."""
     return x.is_cuda
 
@@ -182,7 +182,7 @@ class CompGCNConv(nn.Module):
         terms = self._terms(x, z, messages, keep)
         loop = terms.pop() if messages.loops and len(terms) > 1 else None
         if self.self_loop and not messages.loops:
-            loop = self._loop(x[: messages.num_receivers], z_loop, messages.weights(*self._norm(x)).loop)
+            loop = self._loop(x[: messages.num_receivers], z_loop, messages.weights(self._norm(x)).loop)
         out, *others = [dropout(term, self.dropout, self.training) for term in terms]
         for term in others:
             out = out.add_(term)
@@ -213,7 +213,7 @@ class CompGCNConv(nn.Module):
     def _terms(self, x: Tensor, z: Tensor | None, messages: Messages, keep: Tensor | None) -> list[Tensor]:
         """Return the weighted sums of messages after their filters, [N, out], by direction or all in one."""
         norm = self._norm(x)
-        weight = None if keep is None else messages.weights(*norm).message * messages.of_edges(keep)
+        weight = None if keep is None else messages.weights(norm).message * messages.of_edges(keep)
         phi = self._factored()
         if phi is None:
             assert self.phi is not None
@@ -262,7 +262,7 @@ class CompGCNConv(nn.Module):
         A CPU folds phi into the filter of the loop instead, which multiplies less.
         """
         plain = self.filters.name == "direction" and self.relation_bias is None
-        return plain and launches_count(x) and self._factored() is not None
+        return plain and is_launch_bound(x) and self._factored() is not None
 
     def _graph(self, x: Tensor, edge_index: Tensor | RelationalGraph, edge_type: Tensor | None) -> RelationalGraph:
         """Return the graph itself, or the one made of the last tensors seen, so that sorting happens once."""

@@ -174,14 +174,14 @@ class Messages:
         Without a norm it has no weights: every call brings its own.
         """
         if norm is not None:
-            return self.plan(None).weighted(self.weights(*norm).message)
+            return self.plan(None).weighted(self.weights(norm).message)
         return self._plan(self.sender, self.num_senders, self.relation, self.num_relations)
 
     @_once
     def relation_plan(self, norm: Norm | None) -> Plan:
         """Return the plan of the same rows in which every message sends a row of a relation table (D-GCN's biases)."""
         if norm is not None:
-            return self.relation_plan(None).weighted(self.weights(*norm).message)
+            return self.relation_plan(None).weighted(self.weights(norm).message)
         return self._plan(self.relation, self.num_relations, torch.zeros_like(self.relation), 1)
 
     def _plan(self, sender: Tensor, senders: int, relation: Tensor, relations: int) -> Plan:
@@ -200,7 +200,7 @@ class Messages:
         """Return the distinct (relation, receiver) pairs, in order of relation."""
         if norm is not None:
             pairs = self.pairs(None)
-            return pairs._replace(gather=pairs.gather.weighted(self.weights(*norm).message))
+            return pairs._replace(gather=pairs.gather.weighted(self.weights(norm).message))
         N, Z = self.num_nodes, self.num_relations
         key, pair = torch.unique(self.relation * N + self.receiver, return_inverse=True)  # sorted: by relation first
         P, index = key.numel(), torch.arange(key.numel(), device=key.device)
@@ -234,16 +234,13 @@ class Messages:
         """Return these messages in another form, with the weights they have here unless the changes say otherwise."""
         return replace(self, **{"part_of": (self, slice(None), slice(None)), "scale": None, **changes}, _kept={})
 
-    def weights(self, norm: str, self_loop: bool = True, dtype: torch.dtype = torch.float32) -> Weights:
-        """Return the weights of `NORMS[norm]`, computed in `dtype`."""
-        return self._weights(norm, self_loop, dtype)
-
     @_once
-    def _weights(self, norm: str, self_loop: bool, dtype: torch.dtype) -> Weights:
+    def weights(self, norm: Norm) -> Weights:
+        """Return the weights of a row of `NORMS`."""
         if self.part_of is None:
-            return NORMS[norm](self, self_loop, dtype)
+            return NORMS[norm.name](self, norm.self_loop, norm.dtype)
         whole, messages, nodes = self.part_of
-        weights = whole.weights(norm, self_loop, dtype)
+        weights = whole.weights(norm)
         if self.loops:
             loop = weights.message.new_ones(self.num_receivers) if weights.loop is None else weights.loop
             return Weights(torch.cat((weights.message, loop)), None)

@@ -22,7 +22,7 @@ from compgcn.nn.convolutional import ConvolutionSettings
 from compgcn.nn.decoders import DECODERS, build_decoder
 from compgcn.nn.encoder import Backwards, Encoder, learned
 from compgcn.nn.graph import RelationalGraph
-from compgcn.tasks.classification import Classifier, GraphClassifier, Graphs, Nodes, Readout
+from compgcn.tasks.classification import Classifier, Graphs, Nodes, Readout
 from compgcn.tasks.inputs import INPUTS, Dataset, Start, num_nodes
 from compgcn.tasks.link_prediction import ConditionalPrediction, LinkPrediction, LinkPredictor, LinkTask, Ranker
 from compgcn.tasks.sampling import SAMPLERS, Adversary, seeded
@@ -32,7 +32,7 @@ if TYPE_CHECKING:  # loaded where a config names a baseline, or where several pr
     from compgcn.baselines import Baseline
     from compgcn.baselines.fitted import Fitted
     from compgcn.shards.link_prediction import ShardedLinkPrediction
-    from compgcn.shards.rows import Rows, World
+    from compgcn.shards.rows import Rows
 
 CONDITIONAL = "conditional"  # the encoder that scores by itself
 
@@ -199,9 +199,7 @@ def _adversary(config: Config, data: KnowledgeGraph) -> Adversary:
 def build_ranker(config: Config, data: KnowledgeGraph, device: torch.device) -> Ranker:
     """Make a link predictor that answers and is not trained."""
     if processes.size() > 1 and config.encoder.name != CONDITIONAL:
-        from compgcn.shards.rows import World
-
-        return build_shard(config, data, device, World())
+        return build_shard(config, data, device, processes.World())
     splits = _splits(data, device)
     graph = build_graph(config, data.train, data, device)
     mixed = chosen_precision(config.training.precision, device) == "mixed"
@@ -228,13 +226,7 @@ def build_links(config: Config, data: KnowledgeGraph, device: torch.device) -> L
     """Make the task of link prediction."""
     ranker = build_ranker(config, data, device)
     if isinstance(ranker.model, ConditionalCompGCN):
-        given = ranker.model, ranker.graph, ranker.splits, config.training
-        if processes.size() == 1:
-            return ConditionalPrediction(*given)
-        from compgcn.shards.link_prediction import SharedConditionalPrediction
-        from compgcn.shards.rows import World
-
-        return SharedConditionalPrediction(*given, World())
+        return ConditionalPrediction(ranker.model, ranker.graph, ranker.splits, config.training)
     if isinstance(ranker, LinkPrediction):  # shared out
         return ranker
     more = config.decoder.margin_decay, config.encoder.fanout
@@ -243,7 +235,9 @@ def build_links(config: Config, data: KnowledgeGraph, device: torch.device) -> L
     return task
 
 
-def build_shard(config: Config, data: KnowledgeGraph, device: torch.device, world: World) -> ShardedLinkPrediction:
+def build_shard(
+    config: Config, data: KnowledgeGraph, device: torch.device, world: processes.World
+) -> ShardedLinkPrediction:
     """Make the task of link prediction of one of several ranks; see `compgcn.shards`."""
     from compgcn.shards.link_prediction import ShardedLinkPrediction, must_be_supported
     from compgcn.shards.rows import Rows
@@ -324,14 +318,13 @@ def build_nodes(config: Config, data: KnowledgeGraph, device: torch.device, whol
 def build_graphs(config: Config, data: GraphCollection, device: torch.device) -> Graphs:
     """Make the graphs of a collection."""
     baseline = baseline_of(config, "graph-classification")
-    model: Classifier | GraphClassifier
     if baseline is not None:
         from compgcn.baselines.fitted import FitOnce
 
         assert not isinstance(baseline.how, FitOnce)
         start = build_start(config, data)
         network, rows = baseline.how(config, data, start), start.rows
-        model = GraphClassifier(network, network.dim, len(data.classes))
+        model = Classifier(network, len(data.classes))
     else:
         encoder, rows = build_encoder(config, data)
         model = Classifier(encoder, len(data.classes), Readout(config.classifier.readout, encoder.dim))

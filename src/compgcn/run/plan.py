@@ -6,9 +6,11 @@ activations that a step holds and its passes over them are fitted to measured ru
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -362,10 +364,14 @@ def measure(device: torch.device, clock: Callable[[], float] = time.perf_counter
     return Rates(device.type, stream, gather, products, best(lambda: [one.mul(1.0) for _ in range(100)]) / 100)
 
 
-def given_rates(tree: Mapping[str, Any], where: str) -> Rates:
-    """Return the rates of a tree, that of `compgcn plan --json` or its part "rates"."""
-    with suppress(TypeError):
+def read_rates(path: Path) -> Rates:
+    """Read the rates in a file that `compgcn plan --json` wrote, or in its part "rates" alone."""
+    try:
+        tree = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise InputError(f"{path} is no JSON file of rates; write one with compgcn plan --json") from None
+    with suppress(AttributeError, TypeError):
         found = Rates(**tree.get("rates", tree))
         if min(found[1:]) > 0:
             return found
-    raise InputError(f"{where} has no rates: expected those of compgcn plan --json, numbers above 0 under 'rates'")
+    raise InputError(f"{path} has no rates: expected those of compgcn plan --json, numbers above 0 under 'rates'")

@@ -19,7 +19,8 @@ from compgcn.config import to_toml
 from compgcn.data import KnowledgeGraph
 from compgcn.data.columns import check_place
 from compgcn.errors import InputError
-from compgcn.run import Run, plots
+from compgcn.run import plots
+from compgcn.run.run import Run
 from compgcn.run.search import FILTERED, journalled
 from compgcn.tasks.classification import LogProbabilities
 from compgcn.tasks.ranking import METRICS, SideRanks, by_category, by_relation
@@ -41,9 +42,9 @@ _FOLD = re.compile(r"fold \d+ of \d+")
 class Table(NamedTuple):
     """Rows of cells under a header; cells are text with * for emphasis and ` for code."""
 
-    title: str
     header: tuple[str, ...]
     rows: list[list[str]]
+    title: str = ""  # that the caller writes above it
 
 
 class Verbatim(str):
@@ -95,12 +96,12 @@ def page(run: Run) -> list[Part]:
             for one in search.trials
         ]
         header = ("candidate", f"valid {search.goal}", "trained", "seconds", "")
-        parts += ["## Choice of the model", Verbatim(f"{search.reason}."), Table("", header, rows)]
+        parts += ["## Choice of the model", Verbatim(f"{search.reason}."), Table(header, rows)]
     settings = Markup(f"<pre>{html.escape(to_toml(run.config))}</pre>")
     parts += ["## Settings", "All settings, as a file for `compgcn train`.", settings]
     if made := run.folder.environment():
         rows = [[key.replace("_", " "), Verbatim(MISSING if value is None else value)] for key, value in made.items()]
-        parts += ["## Environment", Table("", ("made with", ""), rows)]
+        parts += ["## Environment", Table(("made with", ""), rows)]
     return parts
 
 
@@ -211,7 +212,7 @@ def _training(run: Run) -> list[Part]:
     drawn = [name for name in ("loss", "mrr", "accuracy") if name in found]
     drawings = [(f"{name} by epoch", partial(panel, values=found[name], figure=name), _HIGH) for name in drawn]
     rows = [[f"{epoch:,.0f}", *(f"{found[name][k]:.4f}" for name in found)] for k, epoch in enumerate(epochs)]
-    table = Table("", ("epoch", *(name.replace("_", " ") for name in found)), rows)
+    table = Table(("epoch", *(name.replace("_", " ") for name in found)), rows)
     return ["## Training", *_drawn(*drawings), _folded(f"The {len(rows):,} evaluations as numbers", table)]
 
 
@@ -234,7 +235,7 @@ def _calibration(run: Run, split: str) -> list[Part]:
     parts += _drawn(("calibration", partial(plots.calibration, found=found), _HIGH))
     for name, bins in found.items():
         rows = [[f"{one.probability:.3f}", f"{one.right:.3f}", f"{one.answers:,}"] for one in bins]
-        table = Table("", ("probability", "share of right answers", "answers"), rows)
+        table = Table(("probability", "share of right answers", "answers"), rows)
         parts.append(_folded(f"As numbers, {name}", table))
     return parts
 
@@ -260,7 +261,7 @@ def _links(run: Run) -> list[Part]:
     parts: list[Part] = [
         "Ranks are filtered, and tied scores get the mean of the ranks they share. "
         "Where ties make a difference, *ties optimistic* counts every tie as won, *ties pessimistic* as lost.",
-        Table("", ("", *(name.upper().replace("HITS", "H") for name in METRICS)), rows),
+        Table(("", *(name.upper().replace("HITS", "H") for name in METRICS)), rows),
         *([f"About the curve and the choice of the model below: {FILTERED}."] if journalled(run.path) else []),
         *_training(run),
     ]
@@ -303,7 +304,7 @@ def _by(what: str, reports: Mapping[str, Mapping[str, Any]]) -> Table:
     for name, report in reports.items():
         figures = [report["mrr"], report["hits@1"], report["hits@10"], report["head"]["mrr"], report["tail"]["mrr"]]
         rows.append([Verbatim(name), f"{report['triples']:,}", *(f"{figure:.4f}" for figure in figures)])
-    return Table("", (what, "facts", "MRR", "H@1", "H@10", "MRR of heads", "MRR of tails"), rows)
+    return Table((what, "facts", "MRR", "H@1", "H@10", "MRR of heads", "MRR of tails"), rows)
 
 
 class Example(NamedTuple):
@@ -376,13 +377,13 @@ def _examples(run: Run, split: str, ranks: SideRanks) -> list[Part]:
     if good:
         best = ("query", "answer", "probability", "next answer that is not in the data")
         rows = [[*map(Verbatim, one[:2]), _figure(one.probability), Verbatim(one.instead)] for one in good]
-        parts += ["### Best", "The true answer ranks first, by the widest margin.", Table("", best, rows)]
+        parts += ["### Best", "The true answer ranks first, by the widest margin.", Table(best, rows)]
     if bad:
         worst = ("query", "true answer", "its rank", "the model's answer", "probability")
         rows = [
             [*map(Verbatim, one[:2]), f"{one.rank:,.10g}", Verbatim(one.instead), _figure(one.chance)] for one in bad
         ]
-        parts += ["### Worst", "The true answer ranks last.", Table("", worst, rows)]
+        parts += ["### Worst", "The true answer ranks last.", Table(worst, rows)]
     return parts
 
 
@@ -409,7 +410,7 @@ def _classes(run: Run) -> list[Part]:
     split = run.answers.reported
     parts: list[Part] = [
         f"Protocol: {metrics['protocol']}.",
-        Table("", ("", "accuracy", "macro F1", "log likelihood"), rows),
+        Table(("", "accuracy", "macro F1", "log likelihood"), rows),
         *_training(run),
         *_parts_of_classes(metrics["classes"], split, reports[split]),
     ]
@@ -429,11 +430,11 @@ def _parts_of_classes(classes: Sequence[str], split: str, report: Mapping[str, A
     parts: list[Part] = [
         f"## By class, {split}",
         *_drawn(("confusion matrix", panel, max(_HIGH, 0.32 * len(classes) + 1.5))),
-        Table("", ("class", "precision", "recall", "F1", "items"), rows),
+        Table(("class", "precision", "recall", "F1", "items"), rows),
     ]
     if len(classes) <= _CLASSES:
         lines = [[name, *(f"{count:,}" for count in row)] for name, row in zip(names, matrix, strict=True)]
-        parts.append(_folded("The confusion matrix as numbers", Table("", ("true, by predicted", *names), lines)))
+        parts.append(_folded("The confusion matrix as numbers", Table(("true, by predicted", *names), lines)))
     return parts
 
 
@@ -448,6 +449,6 @@ def _items(run: Run, split: str) -> list[Part]:
             for one in found
             if (one.label == one.known) is right
         ]
-        table = Table("", ("item", "predicted", "true", "probability"), rows[:_EXAMPLES])
+        table = Table(("item", "predicted", "true", "probability"), rows[:_EXAMPLES])
         parts += [f"### {title}", table if rows else "There are none."]
     return parts

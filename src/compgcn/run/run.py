@@ -131,9 +131,9 @@ def _split(task: Ranker) -> Split | None:
     if processes.size() == 1 or isinstance(task.model, ConditionalCompGCN):
         return None
     from compgcn.shards.link_prediction import ENTITY_ROWS
-    from compgcn.shards.rows import Rows, World
+    from compgcn.shards.rows import Rows
 
-    rows = Rows(task.num_entities, World())
+    rows = Rows(task.num_entities, processes.World())
     return Split(ENTITY_ROWS, rows.start, rows.stop, rows.total)
 
 

@@ -31,9 +31,9 @@ from optuna.trial import FrozenTrial, TrialState
 from compgcn.config import PATHS, Config, Range, Space, configure, differences, grid_size, names, to_toml
 from compgcn.data import GraphCollection
 from compgcn.errors import InputError, must_be_known, out_of_memory, unknown
-from compgcn.run import train
 from compgcn.run.build import CONDITIONAL
 from compgcn.run.resolve import NAMES, resolve, trial_inputs
+from compgcn.run.run import train
 from compgcn.tasks.inputs import Dataset
 from compgcn.train.folder import default_folder
 from compgcn.train.loop import Event, Interrupted

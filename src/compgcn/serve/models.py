@@ -21,7 +21,7 @@ from compgcn.answers.similar import pca
 from compgcn.data import Vocabulary
 from compgcn.errors import InputError
 from compgcn.nn.conditional import ConditionalCompGCN
-from compgcn.run import Kind, Run, open_run
+from compgcn.run.run import Kind, Run, open_run
 from compgcn.serve.batching import Batcher
 from compgcn.serve.graph_index import GraphIndex
 from compgcn.serve.middleware import Limits

@@ -1,6 +1,6 @@
 """Link prediction of one rank: its rows of the entity vectors, its slice of the candidates, the loss of all ranks.
 
-A model conditioned on the query has no entity vectors: there the ranks share out queries, and the graph is whole.
+A model conditioned on the query has no entity vectors, see `compgcn.tasks.link_prediction.ConditionalPrediction`.
 """
 
 from __future__ import annotations
@@ -17,23 +17,20 @@ from torch.nn import functional as F
 from compgcn.config import Training
 from compgcn.errors import InputError
 from compgcn.kernels.backend import wide
-from compgcn.nn.conditional import ConditionalCompGCN
 from compgcn.nn.decoders import DECODERS
 from compgcn.nn.encoder import PRESETS
 from compgcn.nn.graph import RelationalGraph
 from compgcn.shards.graph import Part, SharedNorm, edges_at
-from compgcn.shards.rows import Lookup, Rows, World
+from compgcn.shards.rows import Lookup, Rows
 from compgcn.tasks import losses
 from compgcn.tasks.facts import Answers
-from compgcn.tasks.link_prediction import Batch, ConditionalPrediction, Encoded, LinkPrediction, LinkPredictor
+from compgcn.tasks.link_prediction import Batch, Encoded, LinkPrediction, LinkPredictor
 from compgcn.tasks.objectives import OBJECTIVES, REGULARISERS, Vectors, add_terms
-from compgcn.tasks.ranking import Popularity, Scorer, SideRanks, Watch, rank_triples
+from compgcn.tasks.ranking import Popularity, Scorer, SideRanks, Watch
 from compgcn.tasks.sampling import SAMPLERS, randomness
 
 # The weights and buffers of a link predictor that have an entity axis: the rank's rows of each.
 ENTITY_ROWS = ("encoder.nodes", "encoder.node_features", "encoder.residual.nodes", "decoder.entity_bias")
-
-_SCORES = 2**22  # of a slice at a time on a CPU
 
 
 class Support(NamedTuple):
@@ -97,7 +94,7 @@ class ShardedLinkPrediction(LinkPrediction):
         self.rows = self.candidates = rows
         self.world, self.device = rows.world, next(model.parameters()).device
         super().__init__(model, edges_at(rows, graph).to(self.device), splits, settings, margin_decay)
-        self.part, self._most = Part(rows, self.graph), None
+        self.part, self._most, self.num_candidates = Part(rows, self.graph), None, rows.size
         encoder = model.encoder
         if rows.world.size > 1:
             norms = [SharedNorm(norm, rows) if isinstance(norm, nn.BatchNorm1d) else norm for norm in encoder.norms]
@@ -199,27 +196,15 @@ class ShardedLinkPrediction(LinkPrediction):
         scores: Tensor = self.model.decoder(x, F.embedding(r, encoded.relations), encoded.entities)
         return scores
 
+    def scorer(self) -> Scorer:
+        return partial(self.score, self.encode())
+
     def vectors(self, encoded: Encoded, ids: Tensor) -> _Found:
         return self._vectors(encoded, [ids])[0]
 
     def whole(self, x: Tensor) -> Tensor:
         """Return the rows of all ranks, [n, ..] -> [N, ..]."""
         return self.world.joined(x)
-
-    @torch.inference_mode()
-    def rank(
-        self, triples: Tensor, max_elements: int = 2**26, notify: Watch | None = None, score: Scorer | None = None
-    ) -> SideRanks:
-        """Return the filtered ranks of triples [n, 3] from both sides, the same on every rank; see `Ranker.rank`.
-
-        `score` gives the scores of the rank's slice.
-        """
-        self.model.eval()
-        score = score or partial(self.score, self.encode())
-        if self.graph.src.device.type == "cpu":
-            max_elements = min(max_elements, _SCORES)
-        triples, rows = triples.to(self.device), self.rows
-        return rank_triples(score, triples, self.known, rows.size, max_elements=max_elements, notify=notify, owned=rows)
 
     def popular(self, triples: Tensor, notify: Watch | None = None) -> SideRanks:
         baseline = Popularity(self.train, self.rows.size, self.rows.start)
@@ -258,36 +243,3 @@ _OVER_ALL: dict[str, Callable[[ShardedLinkPrediction, Encoded, Batch, Tensor], T
     "bce": _binary_cross_entropy,
     "cross-entropy": _cross_entropy,
 }
-
-
-class SharedConditionalPrediction(ConditionalPrediction):
-    """The task of `ConditionalPrediction`, the same on every rank: a rank scores its part of the queries of a batch."""
-
-    def __init__(
-        self,
-        model: ConditionalCompGCN,
-        graph: RelationalGraph,
-        splits: dict[str, Tensor],
-        settings: Training,
-        world: World,
-    ) -> None:
-        super().__init__(model, graph, splits, settings)
-        self.world = world
-        if self.batch_size < world.size:
-            raise InputError(
-                f"a batch of {self.batch_size} cannot be shared out among {world.size} processes; raise "
-                "training.batch_size or start fewer"
-            )
-
-    def loss(self, examples: Tensor) -> Tensor:
-        """Return the loss of one batch, the same number on every rank.
-
-        All ranks draw the same hidden answers, and those of the whole batch leave the graph of each.
-        """
-        hidden = self.hide(examples, *self.train.padded_places(examples, self._most))
-        view = self.model.view(self.graph, self.hidden_edges.keep(hidden))
-        B, (p, W) = len(examples), (self.world.rank, self.world.size)
-        own = slice(p * B // W, (p + 1) * B // W)
-        loss = self._loss(view, examples[own], *self.train.padded_places(examples[own], self._most), hidden[own])
-        there = hidden < len(self.train.answers)  # a rank weighs by its hidden answers
-        return self.world.summed(loss * (there[own].sum() / there.sum()))

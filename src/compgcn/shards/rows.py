@@ -1,105 +1,19 @@
-"""The rows of a table that a rank owns, the collectives, and the look-up of rows that other ranks own."""
+"""The rows of a table that a rank owns, and the look-up of rows that other ranks own."""
 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from compgcn.processes import World
 from compgcn.tasks.ranking import Candidates
 
 _PIECE = 2**20  # numbers of a table that are drawn at a time
 _BLOCK = 16  # torch draws normal numbers by so many
-
-
-class World:
-    """The ranks of a run, and what they tell each other; a single rank tells nothing and needs no process group.
-
-    Args:
-        group: some of the ranks; None for all.
-    """
-
-    def __init__(self, group: dist.ProcessGroup | None = None) -> None:
-        there = dist.is_available() and dist.is_initialized()
-        self.rank = dist.get_rank(group) if there else 0
-        self.size = dist.get_world_size(group) if there else 1
-        self.sent: Counter[str] = Counter()  # bytes that this rank has given to collectives, by kind
-        self._group = group
-        self._on_cpu = there and dist.get_backend(group) == "gloo"
-
-    def summed(self, x: Tensor) -> Tensor:
-        """Return the sum over the ranks of x, for a loss that every rank computes of it alike.
-
-        The gradient by each summand is that of the sum, which every rank knows.
-        """
-        return x if self.size == 1 else _Sum.apply(x, self, False)  # type: ignore[no-untyped-call]
-
-    def pooled(self, x: Tensor) -> Tensor:
-        """Return the sum over the ranks of x, which every rank uses for its own rows; gradients are added up too."""
-        return x if self.size == 1 else _Sum.apply(x, self, True)  # type: ignore[no-untyped-call]
-
-    def largest(self, x: Tensor) -> Tensor:
-        """Return the largest over the ranks of each number of x, without a gradient."""
-        return self.reduced(x.detach(), dist.ReduceOp.MAX)
-
-    def reduced(self, x: Tensor, how: Any = dist.ReduceOp.SUM) -> Tensor:
-        """Return the sum or another reduction over the ranks of x, without a gradient."""
-        if self.size == 1:
-            return x
-        self.sent["reduced"] += x.nbytes
-        total = self._there(x).clone(memory_format=torch.contiguous_format)
-        dist.all_reduce(total, how, group=self._group)
-        return total.to(x.device)
-
-    def gathered(self, x: Tensor) -> Tensor:
-        """Return the x of all ranks, which have one shape, under each other: [n, ..] -> [W n, ..]."""
-        if self.size == 1:
-            return x
-        self.sent["gathered"] += x.nbytes
-        here = self._there(x).contiguous()
-        out = here.new_empty(self.size * len(x), *x.shape[1:])
-        dist.all_gather(list(out.chunk(self.size)), here, group=self._group)
-        return out.to(x.device)
-
-    def joined(self, x: Tensor) -> Tensor:
-        """Return the x of all ranks under each other, however many rows each has: [n, ..] -> [N, ..]."""
-        if self.size == 1:
-            return x
-        sizes = self.gathered(torch.tensor([len(x)], device=x.device)).tolist()
-        padded = x.new_zeros(max(sizes), *x.shape[1:])
-        padded[: len(x)] = x
-        parts = torch.split(self.gathered(padded), max(sizes)) if max(sizes) else [padded]
-        return torch.cat([part[:size] for part, size in zip(parts, sizes, strict=False)])
-
-    def swapped(self, x: Tensor, give: list[int], take: list[int], kind: str) -> Tensor:
-        """Give each rank `give` rows of x, in order, and return the `take` rows that each gives, without a gradient."""
-        if self.size == 1:
-            return x
-        self.sent[kind] += (sum(give) - give[self.rank]) * math.prod(x.shape[1:]) * x.element_size()
-        here = self._there(x).contiguous()
-        out = here.new_empty(sum(take), *x.shape[1:])
-        dist.all_to_all_single(out, here, take, give, group=self._group)
-        return out.to(x.device)
-
-    def _there(self, x: Tensor) -> Tensor:
-        return x.cpu() if self._on_cpu else x  # gloo has not every collective for a GPU
-
-
-class _Sum(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, world: World, pooled: bool) -> Tensor:
-        ctx.world, ctx.pooled = world, pooled
-        return world.reduced(x)
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None, None]:
-        return ctx.world.reduced(g) if ctx.pooled else g, None, None
 
 
 class _Swap(torch.autograd.Function):

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from compgcn.config import Training
-from compgcn.shards.link_prediction import ENTITY_ROWS, ShardedLinkPrediction, SharedConditionalPrediction
-from compgcn.shards.rows import World
+from compgcn.processes import World
+from compgcn.shards.link_prediction import ENTITY_ROWS, ShardedLinkPrediction
+from compgcn.tasks.link_prediction import ConditionalPrediction
 from compgcn.train.loop import Task
 from compgcn.train.step import Step
 
@@ -50,5 +51,5 @@ class ShardedStep(Step):
 
 def sharded_step(task: Task, settings: Training, steps: int) -> Step:
     """Return the step of a task that is shared out, for `compgcn.train.loop.optimise`."""
-    assert isinstance(task, (ShardedLinkPrediction, SharedConditionalPrediction))
+    assert isinstance(task, (ShardedLinkPrediction, ConditionalPrediction))
     return ShardedStep(task.module, task.loss, settings, task.world)

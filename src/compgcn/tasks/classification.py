@@ -16,7 +16,7 @@ from compgcn.config import Training
 from compgcn.data import GraphCollection
 from compgcn.data.columns import Numbers
 from compgcn.errors import InputError, must_be_known
-from compgcn.nn.encoder import Encoder, xavier
+from compgcn.nn.encoder import xavier
 from compgcn.nn.graph import RelationalGraph
 from compgcn.tasks import losses
 from compgcn.tasks.sampling import Batches
@@ -64,45 +64,32 @@ class Readout(nn.Module):
         return _sum(weight * x, graph_of, graphs) / _sum(weight, graph_of, graphs)
 
 
-def _head(dim: int, num_classes: int) -> nn.Linear:
-    head = nn.Linear(dim, num_classes)
-    nn.init.xavier_normal_(head.weight)
-    nn.init.zeros_(head.bias)
-    return head
-
-
 class Classifier(nn.Module):
-    """An encoder and a linear map from its vectors to the logits of C classes; for graphs, a readout between them."""
+    """An encoder and a linear map from its vectors to the logits of C classes; for graphs, a readout between them.
 
-    def __init__(self, encoder: Encoder, num_classes: int, readout: Readout | None = None) -> None:
+    In place of an encoder and a readout, a network may turn graphs into vectors.
+
+    Args:
+        encoder: an `Encoder`; or a network from a disjoint union, the rows of its nodes [N] and the number of graphs
+            to vectors [graphs, dim].
+    """
+
+    encoder: Any
+
+    def __init__(self, encoder: nn.Module, num_classes: int, readout: Readout | None = None) -> None:
         super().__init__()
-        self.encoder, self.readout, self.num_classes = encoder, readout, num_classes
-        self.head = _head(encoder.dim, num_classes)
+        self.encoder, self.readout = encoder, readout
+        self.head = nn.Linear(self.encoder.dim, num_classes)
+        nn.init.xavier_normal_(self.head.weight)
+        nn.init.zeros_(self.head.bias)
 
     def vectors(self, graph: RelationalGraph, rows: Tensor, graphs: int) -> Tensor:
         """Return the vectors [graphs, d] of a disjoint union whose nodes start from these rows [N]."""
         if self.readout is None:
-            raise ValueError("only a classifier with a readout has vectors of graphs")
-        x, _ = self.encoder(graph, rows)
-        vectors: Tensor = self.readout(x, graph.graph_of_node, graphs)
-        return vectors
-
-
-class GraphClassifier(nn.Module):
-    """A network from graphs to vectors, without vectors of nodes in between, and a linear map to the logits.
-
-    Args:
-        encoder: maps a disjoint union, the rows of its nodes [N] and the number of graphs to vectors [graphs, d].
-    """
-
-    def __init__(self, encoder: nn.Module, dim: int, num_classes: int) -> None:
-        super().__init__()
-        self.encoder, self.num_classes = encoder, num_classes
-        self.head = _head(dim, num_classes)
-
-    def vectors(self, graph: RelationalGraph, rows: Tensor, graphs: int) -> Tensor:
-        """Return the vectors [graphs, d] of a disjoint union whose nodes start from these rows [N]."""
-        vectors: Tensor = self.encoder(graph, rows, graphs)
+            vectors: Tensor = self.encoder(graph, rows, graphs)
+        else:
+            x, _ = self.encoder(graph, rows)
+            vectors = self.readout(x, graph.graph_of_node, graphs)
         return vectors
 
 
@@ -111,7 +98,6 @@ class LogProbabilities(nn.Module):
 
     def __init__(self, num_nodes: int, num_classes: int) -> None:
         super().__init__()
-        self.num_classes = num_classes
         self.register_buffer("table", torch.zeros(num_nodes, num_classes, dtype=torch.float64))
         self.head = nn.Identity()
 
@@ -120,7 +106,7 @@ class Items(Protocol):
     """The items to classify: n labelled nodes of a graph, or n graphs."""
 
     @property
-    def model(self) -> Classifier | GraphClassifier | LogProbabilities: ...
+    def model(self) -> Classifier | LogProbabilities: ...
 
     @property
     def targets(self) -> Tensor: ...  # their classes, int64 [n]
@@ -179,9 +165,7 @@ class Graphs:
 
     together = False
 
-    def __init__(
-        self, model: Classifier | GraphClassifier, collection: GraphCollection, rows: Numbers, device: torch.device
-    ) -> None:
+    def __init__(self, model: Classifier, collection: GraphCollection, rows: Numbers, device: torch.device) -> None:
         self.model, self.device = model, device
         self.targets = torch.from_numpy(collection.targets).to(device)
         self.smallest = int(np.diff(collection.node_starts).min())  # nodes of the smallest graph

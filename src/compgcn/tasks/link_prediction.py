@@ -12,10 +12,11 @@ from torch.nn import functional as F
 
 from compgcn.config import Training
 from compgcn.errors import InputError
-from compgcn.nn.conditional import ConditionalCompGCN, View
+from compgcn.nn.conditional import ConditionalCompGCN
 from compgcn.nn.decoders import Decoder, biases
 from compgcn.nn.encoder import Backwards, Encoder, RelationTable
 from compgcn.nn.graph import RelationalGraph
+from compgcn.processes import World
 from compgcn.tasks import losses
 from compgcn.tasks.edge_masking import HiddenEdges
 from compgcn.tasks.facts import Answers, search
@@ -110,6 +111,7 @@ class Ranker:
         self.model: LinkModel = model
         self.graph, self.splits = graph, splits
         self.num_entities, self.num_relations = graph.num_nodes, graph.num_relations
+        self.num_candidates = self.num_entities  # that are scored here
 
     @property
     def predictor(self) -> LinkPredictor:
@@ -130,6 +132,10 @@ class Ranker:
     def score(self, encoded: Encoded, s: Tensor, r: Tensor) -> Tensor:
         """Return the logits of the candidates for queries (s, r), [B, C] of [B]."""
         return self.predictor.score(encoded, s, r)
+
+    def scorer(self) -> Scorer:
+        """Return the function from queries (s, r) to the logits of the candidates, for the graph encoded once."""
+        return self.model.scorer(self.graph)
 
     def vectors(self, encoded: Encoded, ids: Tensor) -> tuple[Tensor, Tensor | None]:
         """Return the vectors of entities [B, d], and their biases [B] where they have any."""
@@ -153,10 +159,11 @@ class Ranker:
         `score` ranks by other scores than the model's.
         """
         self.model.eval()
-        score = score or self.model.scorer(self.graph)
-        if self.graph.src.device.type == "cpu":  # the scores of a few queries stay in the cache
-            max_elements = min(max_elements, max(_CACHED, min(_QUERIES * self.num_entities, _HELD)))
-        return rank_triples(score, triples, self.known, self.num_entities, max_elements=max_elements, notify=notify)
+        score, device, here = score or self.scorer(), self.graph.src.device, self.num_candidates
+        if device.type == "cpu":  # the scores of a few queries stay in the cache
+            max_elements = min(max_elements, max(_CACHED, min(_QUERIES * here, _HELD)))
+        given = score, triples.to(device), self.known, here
+        return rank_triples(*given, max_elements=max_elements, notify=notify, owned=self.candidates)
 
     def popular(self, triples: Tensor, notify: Watch | None = None) -> SideRanks:
         """Return the filtered ranks of triples [n, 3] by the popularity baseline."""
@@ -303,7 +310,8 @@ class ConditionalPrediction(_Task):
     """The task of a model conditioned on the query: hide some answers of each query and find them again.
 
     A batch holds distinct queries. Up to `hidden_answers` answers of each leave the graph for the whole batch, as
-    `training.hide` says, and its degrees with them; the other answers stay and take no part in the loss.
+    `training.hide` says, and its degrees with them; the other answers stay and take no part in the loss. Each of
+    several processes hides the same answers and scores a part of the queries.
     """
 
     model: ConditionalCompGCN
@@ -312,6 +320,12 @@ class ConditionalPrediction(_Task):
         self, model: ConditionalCompGCN, graph: RelationalGraph, splits: dict[str, Tensor], settings: Training
     ) -> None:
         super().__init__(model, graph, splits, settings, by_query=True)
+        self.world = World()
+        if self.batch_size < self.world.size:
+            raise InputError(
+                f"a batch of {self.batch_size} cannot be shared out among {self.world.size} processes; raise "
+                "training.batch_size or start fewer"
+            )
         self.hidden_edges = HiddenEdges(graph, self.train, settings.hide or "facts")
         self._most = self.train.most(self.batch_size)
 
@@ -331,15 +345,24 @@ class ConditionalPrediction(_Task):
         return torch.where(nth < torch.minimum(wanted, count).unsqueeze(1), chosen, len(self.train.answers))
 
     def loss(self, examples: Tensor) -> Tensor:
-        """Return the cross-entropy of the hidden answers against all entities that are no known answer."""
-        places = self.train.padded_places(examples, self._most)
-        hidden = self.hide(examples, *places)
-        view = self.model.view(self.graph, self.hidden_edges.keep(hidden))
-        return self._loss(view, examples, *places, hidden)
+        """Return the cross-entropy of the hidden answers against all entities that are no known answer.
 
-    def _loss(self, view: View, examples: Tensor, row: Tensor, place: Tensor, hidden: Tensor) -> Tensor:
+        It is the same number in every process.
+        """
+        row, place = self.train.padded_places(examples, self._most)
+        hidden = self.hide(examples, row, place)
+        view = self.model.view(self.graph, self.hidden_edges.keep(hidden))
+        B, (p, W), every = len(examples), (self.world.rank, self.world.size), hidden
+        if W > 1:
+            own = slice(p * B // W, (p + 1) * B // W)
+            examples, hidden = examples[own], hidden[own]
+            row, place = self.train.padded_places(examples, self._most)
         s, r = self.train.queries[examples].unbind(1)
-        return losses.hidden_answers(self.model(view, s, r), row, self.train.at(place), self.train.at(hidden))
+        loss = losses.hidden_answers(self.model(view, s, r), row, self.train.at(place), self.train.at(hidden))
+        if W == 1:
+            return loss
+        here, everywhere = ((some < len(self.train.answers)).sum() for some in (hidden, every))
+        return self.world.summed(loss * (here / everywhere))
 
 
 LinkTask = LinkPrediction | ConditionalPrediction

@@ -18,12 +18,9 @@ from compgcn.kernels import reference
 from compgcn.kernels.triton.products import _precision
 from compgcn.kernels.triton.segments import launch
 
-# By the number of parts, for the output and for the gradients: rows of a tile, warps, programs (of 132 processors).
-_ROWS = {1: (64, 64), 4: (128, 128)}
-_WARPS = {1: (4, 4), 4: (4, 8)}
-_PROGRAMS = {1: (528, 264), 4: (528, 264)}
-_STAGES = {1: (2, 2), 4: (2, 2)}  # tiles on their way at a time
-_AGAIN = True  # load four parts twice for their gradients: keeping them takes more registers than there are
+_ROWS = {1: 64, 4: 128}  # of a tile, by the number of parts
+_WARPS = {1: (4, 4), 4: (4, 8)}  # likewise, for the output and for the gradients
+_PROGRAMS = 528, 264  # for either, of 132 processors
 _FLOOR = tl.constexpr(reference.FLOOR)
 _EPSILON = tl.constexpr(reference.EPSILON)
 
@@ -114,7 +111,7 @@ def _store_sums(
 def _update_kernel(
     X, P1, P2, P3, P4, DEGREE, SCALE, W, GAMMA, BETA, BIAS, OUT, G, G1, G2, G3, G4, SUMS, ROWS, B,
     K: tl.constexpr, D: tl.constexpr, HAS_BETA: tl.constexpr, HAS_BIAS: tl.constexpr, GRADIENT: tl.constexpr,
-    BM: tl.constexpr, STAGES: tl.constexpr, AGAIN: tl.constexpr, PRECISION: tl.constexpr,
+    BM: tl.constexpr, STAGES: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """OUT is the output, or the gradient by X; G1 to G4 and SUMS are written for a gradient alone."""
     kind = X.dtype.element_ty
@@ -166,7 +163,7 @@ def _update_kernel(
                 by_bias += h
             up, down, h = (h * s).to(kind), (h / s).to(kind), h.to(kind)
             tl.store(OUT + at, g + tl.dot(h, tl.trans(w), input_precision=PRECISION), mask=mask)
-            if K == 4 and AGAIN:
+            if K == 4:  # load them again: keeping them takes more registers than there are
                 t, mean, variance, deviation = _statistics(P1, P2, P3, P4, at, mask, share, kind, K, BM, D)
             by_t = tl.dot(h, tl.trans(a), input_precision=PRECISION)
             by_t = tl.dot(up, tl.trans(b), by_t, input_precision=PRECISION)
@@ -185,10 +182,10 @@ def _run(
     """Write the output, or for its gradient `g` the gradients by x and the parts, and return the sums over the rows."""
     gradient, K, (nodes, batch, d) = g is not None, len(parts), x.shape
     rows = nodes * batch
-    size, warps, programs, stages = (knob[K][gradient] for knob in (_ROWS, _WARPS, _PROGRAMS, _STAGES))
+    size, stages = _ROWS[K], 2  # tiles on their way at a time
     if x.element_size() > 2:  # a processor has room for half the rows, one tile at a time
         size, stages = size // 2, 1
-    programs = min(programs, -(-rows // size))
+    programs = min(_PROGRAMS[gradient], -(-rows // size))
     sums = torch.empty(programs if gradient else 0, weight.shape[0] + 3, d, device=x.device)
     # A launch has places for four parts and for every option; it never touches those that stand in for an absent one.
     read = [*parts, *[x] * (4 - K), degree, scale, weight.to(x.dtype), gamma]
@@ -199,8 +196,8 @@ def _run(
     flags = beta is not None, bias is not None, gradient
     if rows:
         launch(
-            _update_kernel, (programs, 1), tensors, rows, batch, K, d, *flags, size, stages, _AGAIN, _precision(),
-            num_warps=warps,
+            _update_kernel, (programs, 1), tensors, rows, batch, K, d, *flags, size, stages, _precision(),
+            num_warps=_WARPS[K][gradient],
         )  # fmt: skip
     return sums.sum(0)
 
