@@ -354,7 +354,7 @@ def _of_conditional(config: Config, data: Dataset, task: str) -> dict[str, Any]:
             f"encoder.dims = [32, 32, 32] for two layers, not {list(e.dims)}"
         )
     composition = e.composition or "mult"
-    with torch.device("meta"):  # draws no random numbers
+    with torch.random.fork_rng(devices=[]):  # leaves the caller's random numbers alone
         ConditionalCompGCN(1, e.dims[0], 1, composition, e.statistics)  # refuses what does not fit
     if config.training.loss not in (Training().loss, "cross-entropy"):
         raise InputError(f"the encoder '{CONDITIONAL}' is trained by cross-entropy; leave '{config.training.loss}' out")
