@@ -83,7 +83,7 @@ def test_a_stopped_search_resumes_to_the_same_bits(tmp_path: Path, whole: Run, s
     with pytest.raises(Interrupted):
         searched(tmp_path / "b", notify=seen.append, interrupted=lambda: len(seen) >= steps)
     assert not (tmp_path / "b" / "metrics.json").exists(), "the test metrics come last"
-    with pytest.raises(InputError, match="holds a search with other --minutes or --trials; give it --trials 7, choose"):
+    with pytest.raises(InputError, match="holds a search with other --minutes or --trials; give it --trials 7, or "):
         searched(tmp_path / "b", trials=1)
     with pytest.raises(InputError, match="holds an unfinished search"):
         compgcn.fit(graph(), run_dir=tmp_path / "b", model="distmult", epochs=1)
@@ -143,6 +143,34 @@ def test_a_finished_search_trains_no_more_and_refuses_another_budget(tmp_path: P
     (run.path / "search" / "journal.jsonl").write_text("")
     with pytest.raises(InputError, match="holds a run without a search"):
         searched(run.path, trials=1)
+
+
+@pytest.mark.parametrize("more", [1, 40])
+def test_fewer_minutes_than_it_had_end_a_search_with_its_best_model(tmp_path: Path, more: int) -> None:
+    steps, about = Steps(), (GIVEN, graph(people=12))
+    judged = list[Event]()
+
+    def tell(event: Event) -> None:
+        steps.tick(event)
+        judged.extend([event] * ("value" in event or bool(judged)))
+
+    def search(seconds: float, **how: Any) -> Run:
+        return portfolio.search(*about, Budget(seconds=seconds), tmp_path / "run", tell, clock=lambda: steps.now, **how)
+
+    with pytest.raises(Interrupted):
+        search(500.0, interrupted=lambda: steps.now > 5)
+    with pytest.raises(InputError, match=r"judged no model yet; give it --minutes 8\.3"):
+        search(1.0)
+    with pytest.raises(Interrupted):
+        search(500.0, interrupted=lambda: len(judged) > more)
+    with pytest.raises(InputError, match="or --minutes below those it had to end it"):
+        search(450.0)
+    now = steps.now
+    run = search(1.0)
+    values = [line["value"] for line in told(run.path) if line["event"] == "end" and line["value"]]
+    assert (journalled(run.path).trials[0].value, steps.now) == (max(values), now), "no step of training"
+    assert run.metrics["test"]
+    assert run.predict(head="p0", relation="lives", top=1)
 
 
 def test_a_candidate_that_does_not_fit_into_memory_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

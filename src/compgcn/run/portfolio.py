@@ -23,7 +23,7 @@ from compgcn.run.build import TASKS, build_graph, build_links, find_device
 from compgcn.run.protocols import ClassSession, held_out, likelihood
 from compgcn.run.resolve import must_suffice, resolve, task_of, trial_inputs
 from compgcn.run.run import Run, open_session, train
-from compgcn.run.search import JOURNAL, OF_FOLDS, Budget, Cost, Journal, Search, journalled
+from compgcn.run.search import JOURNAL, OF_FOLDS, Budget, Cost, Journal, Search, ended_by, journalled
 from compgcn.tasks.classification import Classification, Nodes
 from compgcn.tasks.inputs import INPUTS, Dataset
 from compgcn.tasks.objectives import OBJECTIVES
@@ -294,6 +294,8 @@ def search(
     must_suffice(base, hidden)
     kind = LinkJudge if base.task == "link-prediction" else NodeJudge
     judge = kind(settings, hidden, searching, notify, interrupted, clock)
+    ends = None if overwrite else ended_by(run.path, budget)
+    budget = ends or budget
     candidates = _candidates(base, hidden, budget)
     about: dict[str, Any] = {"triples": replace(data, labels=None).fingerprint()}
     about |= {"labels": data.labels and hashlib.sha256(data.labels.content()).hexdigest()}
@@ -308,6 +310,7 @@ def search(
             notify({"event": "search", "note": f"the search in {run.path} {how}"})
         if not run.is_run:
             bounded = budget._replace(seconds=budget.seconds and (1 - _FINAL) * budget.seconds)
+            bounded = Budget(0.0) if ends else bounded
             try:
                 outcome = Search(candidates, judge, bounded, journal, notify, clock).run()
             except InputError:  # no model was found: another budget begins anew

@@ -120,7 +120,8 @@ class Journal:
             self.add("search", **about)
         changed = [key for key in about if about[key] != self.lines[0].get(key)]
         if changed:
-            again = f"give it {Budget(*self.lines[0]['budget']).option}, " if changed[0] == "budget" else ""
+            option = Budget(*self.lines[0]["budget"]).option
+            again = f"give it {option}, or --minutes below those it had to end it, " if changed[0] == "budget" else ""
             raise InputError(
                 f"{path.parent.parent} holds a search with {_WORDS[changed[0]]}; {again}choose another --run-dir, "
                 "or say --overwrite to search anew"
@@ -187,6 +188,20 @@ def journalled(folder: Path) -> Outcome | None:
     return Outcome(lines[0]["goal"], table) if table else None
 
 
+def ended_by(folder: Path, budget: Budget) -> Budget | None:
+    """Return the budget of a search that has had more than these seconds already: it ends with its best model so far.
+
+    None for another budget; a search without a model yet is refused.
+    """
+    lines = _read(folder / "search" / JOURNAL)
+    if budget.seconds is None or budget.seconds >= sum(line.get("spent", 0.0) for line in lines):
+        return None
+    own, table = Budget(*lines[0]["budget"]), standings(lines)
+    if not table or table[0].value is None:
+        raise InputError(f"the search in {folder} has judged no model yet; give it {own.option} to go on")
+    return own
+
+
 def _sizes(first: int, joining: int) -> list[int]:
     """Return the number of candidates in each rung."""
     sizes = [first]
@@ -197,6 +212,8 @@ def _sizes(first: int, joining: int) -> list[int]:
 
 class Search:
     """Successive halving; the more promising candidates come first, since a short budget leaves out the last ones.
+
+    A budget of 0 seconds ends a search with its best model so far.
 
     `notify` takes an event "trial" when a trial begins, with the seconds left, and when one ends; and an event "cost"
     before the judge estimates a candidate.
@@ -220,9 +237,10 @@ class Search:
         """Run or resume the search; the same call on a finished one returns at once."""
         for one in (one for one in self.candidates.values() if one.omitted):
             self._leave_out(one.name, one.omitted)
-        if "share" in (stopped := self.journal.lines[-1]) and stopped["event"] == "stop":  # it goes on as it was
+        ends, stopped = self.budget.seconds == 0, self.journal.lines[-1]
+        if "share" in stopped and stopped["event"] == "stop" and not ends:  # it goes on as it was
             self._try(stopped["rung"], stopped["name"], stopped["share"], final=stopped["final"])
-        field, rung, over = self._first(), 0, False
+        field, rung, over = [] if ends else self._first(), 0, False
         while field and not over:
             field = self._begin(rung, field)
             self._race(rung, field)

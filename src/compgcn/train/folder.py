@@ -153,7 +153,8 @@ class Folder:
         """Read the resolved settings."""
         existing_run(self.path)
         if self.is_search:
-            raise InputError(f"{self.path} holds an unfinished search; the train command that began it resumes it")
+            what = "the train command that began it resumes it, or ends it with the best model so far: --minutes 0.1"
+            raise InputError(f"{self.path} holds an unfinished search; {what}")
         if not self.is_run:
             raise InputError(f"{self.path} is not a run folder: it has no config.toml")
         path = self.path / "config.toml"
