@@ -7,7 +7,7 @@ import signal
 
 
 def main() -> None:
-    """Run a command; Ctrl-C ends it at once, even during an import, until a training begins."""
+    """Run a command; Ctrl-C ends it at once, even during an import, until the command takes over."""
     signal.signal(signal.SIGINT, lambda number, frame: os._exit(130))
     from compgcn.cli import main as run
 

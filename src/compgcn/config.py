@@ -50,6 +50,11 @@ class Data(Section):
     test_fraction: float = Field(0.1, ge=0, lt=1)
 
 
+# Settings of `Data` that may name a file or a folder
+FILES = {"source", "valid", "test", "names", "labels", "valid_labels", "test_labels"}
+FILES |= {"node_labels", "node_features", "relation_features"}
+
+
 class Encoder(Section):
     """The way from entities and relations to vectors; the preset and the data decide settings that are None."""
 

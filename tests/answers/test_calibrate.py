@@ -199,7 +199,7 @@ def test_a_run_with_more_facts_leaves_the_folder_as_it_is(run: Run) -> None:
 @pytest.mark.parametrize("content", ['{"discoveries": {"slope": 1}}', '{"entities": 3}', '{"entities": TEXT}'])
 def test_a_damaged_calibration_is_refused(content: str) -> None:
     with pytest.raises(InputError, match=r"calibration\.json of the run is damaged"):
-        restored(json.loads(content.replace("TEXT", json.dumps(dict.fromkeys(Scaling._fields, "steep")))))
+        restored(json.loads(content.replace("TEXT", json.dumps(dict.fromkeys(Scaling._fields, "0.5")))))
 
 
 def test_a_stored_calibration_reads_back_and_may_lack_a_kind(run: Run) -> None:

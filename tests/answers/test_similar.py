@@ -89,7 +89,10 @@ def test_wrong_questions_and_vectors_are_refused(run: Run) -> None:
         Neighbours(table(np.array([[1.0, 2.0], [np.nan, 0.0]])))
 
 
-def test_a_projection_keeps_the_distances_of_flat_vectors_and_tells_their_share() -> None:
+def test_a_projection_keeps_the_distances_of_flat_vectors_and_tells_their_share(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("compgcn.answers.similar._BLOCK", 7)
     rng = np.random.default_rng(0)
     flat = rng.normal(size=(30, 2)) * [5, 1]
     turned = flat @ np.linalg.qr(rng.normal(size=(7, 7)))[0][:2]

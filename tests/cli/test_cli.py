@@ -13,6 +13,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -26,7 +27,6 @@ import compgcn
 import toy
 from clock import HANGS
 from compgcn.answers.discover import weighing
-from compgcn.cli.console import progress
 from compgcn.cli.train import board, in_words, progress_line, standing
 from compgcn.data import DATASETS, Vocabulary
 from compgcn.nn.decoders import DECODERS
@@ -298,7 +298,7 @@ def test_an_entity_that_train_lacks_has_a_note(command: Command, tmp_path: Path)
         (tmp_path / f"{part}.tsv").write_text(rows)
     words = ["--valid", "b.tsv", "--test", "c.tsv", *flags(SMALL), "--run-dir", "own"]
     assert command("train", "a.tsv", *words).code == 0
-    note = "train has no fact about 'new', so the model has learned nothing about it"
+    note = "train has no fact about 'new'; the probabilities assume that it has some"
     assert command("predict", "own", "--head", "new", "--relation", "r").out.splitlines()[-1] == note
     found = command("predict", "own", "--head", "new", "--relation", "r", "--json")
     assert (len(json.loads(found.out)), found.err) == (3, f"note: {note}\n")
@@ -324,14 +324,23 @@ def test_a_bad_question_is_one_sentence(command: Command, run: Path, words: list
     refused(command("predict", run, *words), *expected)
 
 
-def test_ctrl_c_raises_where_a_file_is_written() -> None:
+def test_ctrl_c_leaves_no_half_written_file(command: Command, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(*given: Any) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(HANGS)
+
+    monkeypatch.setattr("compgcn.train.storage.os.fsync", stopped)
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        with progress("answering"):
-            assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-        assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+        for words in (
+            ["export", run, "--to", "x.tsv"],
+            ["discover", run, "--to", "x.csv"],
+            ["report", run, "--to", "x.html"],
+        ):
+            assert command(*words).code == 130
     finally:
         signal.signal(signal.SIGINT, before)
+    assert [path.name for path in Path().iterdir() if "x." in path.name] == []
 
 
 def test_a_name_that_starts_with_a_dash_stands_after_two_dashes(command: Command, run: Path) -> None:

@@ -169,6 +169,8 @@ def test_fewer_minutes_than_it_had_end_a_search_with_its_best_model(tmp_path: Pa
     run = search(1.0)
     values = [line["value"] for line in told(run.path) if line["event"] == "end" and line["value"]]
     assert (journalled(run.path).trials[0].value, steps.now) == (max(values), now), "no step of training"
+    epochs = [event["epoch"] for event in run.folder.events() if event["event"] == "epoch"]
+    assert run.config.training.epochs == max(epochs)
     assert run.metrics["test"]
     assert run.predict(head="p0", relation="lives", top=1)
 

@@ -202,8 +202,9 @@ def restored(content: Mapping[str, Any]) -> tuple[dict[str, Scaling | None], Wei
     try:
         weighing = Weighing(**content[_DISCOVERIES]) if _DISCOVERIES in content else None
         scalings = {kind: None if fields is None else Scaling(**fields) for kind, fields in kinds.items()}
-        for fit in (*scalings.values(), weighing):
-            _ = [float(number) for number in fit or ()]  # refuses text
+        for number in (number for fit in (*scalings.values(), weighing) for number in fit or ()):
+            if not isinstance(number, (int, float)):
+                raise TypeError(f"{number!r} is no number")
         return scalings, weighing
-    except (TypeError, ValueError) as error:
+    except TypeError as error:
         raise InputError(f"calibration.json of the run is damaged ({error}); remove the file") from None

@@ -69,7 +69,7 @@ def discover(
 
     The order is that of the answer's probability times the rate at which such entities lack a tail, see `lacking`. The
     probability is this product, calibrated by `weighing` if the run is. The heads of the highest rates are asked about,
-    as many as take about a minute; a warning tells how many.
+    as many as take about a minute, at least 1,000; a warning tells how many.
 
     Args:
         relation: the only relation to ask about.

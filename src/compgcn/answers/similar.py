@@ -71,7 +71,8 @@ def pca(vectors: NDArray[Any], shown: Numbers | slice = slice(None)) -> Projecti
     values, axes = np.linalg.eigh(sum(block.T @ block for block in blocks))  # ascending
     axes, values = axes[:, ::-1], np.maximum(values[::-1], 0)
     width = min(2, axes.shape[1])
-    places = np.zeros((len(vectors[shown]), 2))
-    places[:, :width] = (vectors[shown] - mean) @ axes[:, :width]
+    chosen = vectors[shown] - mean
+    places = np.zeros((len(chosen), 2))
+    places[:, :width] = chosen @ axes[:, :width]
     shares = values / values.sum() if values.sum() else values
     return Projection(places, [*shares[:width].tolist(), 0.0][:2])

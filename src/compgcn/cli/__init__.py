@@ -7,6 +7,7 @@ import io
 import logging
 import os
 import re
+import signal
 import sys
 from typing import Annotated
 
@@ -88,14 +89,20 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
+_LASTING = ("train", "tune", "serve")  # they decide themselves when Ctrl-C ends them
+
+
 @app.callback()
 def compgcn(
+    context: typer.Context,
     version: Annotated[bool, Option("--version", callback=_version, is_eager=True, help="Show the version.")] = False,
 ) -> None:
     """CompGCN: embed the entities and relations of a knowledge graph, and predict its missing facts.
 
     Example: compgcn train world && compgcn predict runs/world-compgcn-distmult-0 --head France --relation borders
     """
+    if context.invoked_subcommand not in _LASTING:  # Ctrl-C raises, so that no half-written file stays
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 for command in (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -25,6 +26,7 @@ from compgcn.cli.console import (
     told_apart,
     under_torchrun,
 )
+from compgcn.config import FILES
 from compgcn.data import GraphCollection, KnowledgeGraph, collection
 from compgcn.data.columns import counted
 from compgcn.errors import InputError
@@ -62,10 +64,11 @@ def opened_run(
     from compgcn.train.storage import must_differ
 
     run = open_run(path, device)
-    places = Path(), *path.resolve().parents  # a relative path may lead from any of them
-    for setting in run.config.data.model_dump().values():
-        for place in places if isinstance(setting, str) else ():
-            must_differ(to, data=place / setting)
+    given = run.config.data.model_dump(include=FILES).values() if to is not None else ()
+    for place in (Path(), *path.resolve().parents):  # a relative path may lead from any of them
+        for read in (place / str(file) for file in given if file is not None):
+            for one in read.iterdir() if os.path.isdir(read) else (read,):
+                must_differ(to, data=one)
     if not run.metrics:
         _ = run.task  # refuses a run that has no weights yet
         err.print(f"note: {path} is not finished; these are its best weights so far")
@@ -153,15 +156,16 @@ def _ranked(found: Sequence[Any]) -> list[dict[str, Any]]:
 def _complete(run: Run, query: dict[str, Any], chosen: dict[str, bool], top: int, as_json: bool) -> None:
     answers = run.predict(**query | chosen, top=top)
     parts, assumed = _assumed(run, **query)
-    assumed *= any(answer.known is None for answer in answers)
+    doubtful = assumed and any(answer.known is None for answer in answers)
     if as_json:
         show_json(_ranked(answers))
-        err.print(f"note: {assumed}" * bool(assumed), end="\n" * bool(assumed))
+        if doubtful:
+            err.print(f"note: {assumed}")
         return
     kind: Kind = "entities" if query["relation"] else "relations"
     chances = [f"known ({one.known})" if one.known else f"{one.probability:.4f}" for one in answers]
     _show_named(answers, "probability>", chances, " - ".join(parts), calibration_note(run, kind))
-    if assumed:
+    if doubtful:
         out.print(assumed)
 
 
@@ -176,9 +180,10 @@ def _assumed(run: Run, head: str | None, relation: str | None, tail: str | None)
     fixed = {column: row for column, row in enumerate(asked) if row is not None}
     names = (data.entities.names, data.relations.names, data.entities.names)
     parts = [some[fixed[column]] if column in fixed else "?" for column, some in enumerate(names)]
-    trained = {0: data.train[:, [0, 2]], 1: data.train[:, 1], 2: data.train[:, [0, 2]]}
-    if new := [column for column in fixed if not (trained[column] == fixed[column]).any()]:
-        return parts, printable(f"train has no fact about '{parts[new[0]]}', so the model has learned nothing about it")
+    for column, row in fixed.items():
+        if not any((data.train[:, place] == row).any() for place in ((1,) if column == 1 else (0, 2))):
+            what = f"train has no fact about '{parts[column]}'"
+            return parts, printable(f"{what}; the probabilities assume that it has some")
     if links.is_odd(asked):
         entity, end, missing = (parts[0], "head", "tail") if 0 in fixed else (parts[2], "tail", "head")
         odd = f"'{entity}' shares no relation with any {end} of '{parts[1]}'"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -71,29 +70,17 @@ def under_torchrun() -> bool:
 
 
 @contextmanager
-def interruptible() -> Iterator[None]:
-    """Let Ctrl-C raise, so that no half-written file stays; elsewhere it ends the command at once."""
-    usual = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, usual)
-
-
-@contextmanager
 def bars(downloads: bool = False) -> Iterator[Callable[[str, int, int | None], None] | None]:
     """Show a progress bar for each name on a terminal, and nothing elsewhere."""
     if not err.is_terminal:
-        with interruptible():
-            yield None
+        yield None
         return
     from rich import progress as rich
 
     name = rich.TextColumn("{task.description}", markup=False)
     counts = (rich.MofNCompleteColumn(), rich.TimeRemainingColumn())
     sizes = (rich.DownloadColumn(), rich.TransferSpeedColumn())
-    bar = rich.Progress(name, rich.BarColumn(), *(sizes if downloads else counts), console=err, transient=True)
-    with interruptible(), bar as shown:
+    with rich.Progress(name, rich.BarColumn(), *(sizes if downloads else counts), console=err, transient=True) as shown:
         tasks: dict[str, rich.TaskID] = {}
 
         def notify(name: str, done: int, total: int | None) -> None:

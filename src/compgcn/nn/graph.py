@@ -404,7 +404,7 @@ class RelationalGraph:
         return self.src.numel()
 
     def to(self, device: torch.device | str) -> RelationalGraph:
-        """Return the graph on a device; a part of a graph stays where it is."""
+        """Return the whole graph on a device; refuse a part of one."""
         if self._part_of is not None:
             raise InputError("a part of a graph cannot move to a device; move the whole graph and take the part again")
         parts = (self.src.to(device), self.dst.to(device), self.rel.to(device))

@@ -197,7 +197,9 @@ class LinkJudge(_FolderJudge):
     def keep(self, candidate: Candidate, share: float, run: Folder, data: KnowledgeGraph) -> None:
         """Make the winner, as far as it is trained, a run on the whole data that only lacks its metrics."""
         self._hand_over(candidate, run, "checkpoint/state.safetensors", MODEL, EVENTS)
-        run.create(self.config(candidate, share, data), data)
+        config = self.config(candidate, share, data)
+        trained = [event["epoch"] for event in run.events() if event["event"] == "epoch"]  # more, if stopped in a rung
+        run.create(configure(config, {"training.epochs": max(config.training.epochs, *trained)}), data)
 
 
 @dataclass

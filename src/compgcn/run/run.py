@@ -60,8 +60,8 @@ def fit(
         model: a whole model by its name in `compgcn.train.recipes`, such as "sacn"; the settings go over it.
         minutes, trials: compare models on validation for so long, or by so many trainings, and keep the best one; see
             `compgcn.run.portfolio`.
-        run_dir: the folder; `runs/<data>-<encoder>-<decoder>-<seed>` if not given, with a model
-            `runs/<data>-<model>-<seed>`, of a comparison `runs/<data>-best-<seed>`, for labels `best-labels`.
+        run_dir: the folder; `runs/<data>-<encoder>-<decoder>-<seed>` if not given, with the parts of a
+            model `runs/<data>-<model>-<seed>`, of a comparison `runs/<data>-best-<seed>`, for labels `best-labels`.
         overwrite: whether to remove a run that is in the folder, of whatever settings, and begin anew.
         notify: called with every event of `events.jsonl`, and for every step and every block of an evaluation or a
             calibration.

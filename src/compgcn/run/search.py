@@ -259,8 +259,8 @@ class Search:
         if not table or table[0].value is None:
             why = f"{table[0].name}: {table[0].error}" if table else "no candidate was tried"
             least = math.prod(self.costs[table[0].name]) if table and table[0].name in self.costs else math.inf
-            longer = self.budget.seconds is not None and math.isfinite(least)
-            remedy = f"give it --minutes {math.ceil(least / 30)}, or " if longer else ""
+            short = (self.budget.seconds or math.inf) < least < math.inf
+            remedy = f"give it --minutes {math.ceil(least / 30)}, or " if short else ""
             raise InputError(f"the search found no model ({why}); {remedy}choose one with --model or --encoder")
         return Outcome(self.judge.goal, table)
 

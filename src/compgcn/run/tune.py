@@ -37,6 +37,7 @@ from compgcn.run.run import train
 from compgcn.tasks.inputs import Dataset
 from compgcn.train.folder import default_folder
 from compgcn.train.loop import Event, Interrupted
+from compgcn.train.recipes import known_as
 from compgcn.train.storage import append, reason
 from compgcn.train.storage import replace as replace_file
 
@@ -145,7 +146,7 @@ def plan(
         for name in space[path]:
             if name is not None and name not in NAMES[path]:
                 raise InputError(f"[search]: {unknown(path, str(name), NAMES[path])}")
-    place = default_folder(config, model)
+    place = default_folder(config, known_as(model, config))
     return replace(made, space=space, folder=folder or place.with_name(f"{place.name.rpartition('-')[0]}-tune"))
 
 

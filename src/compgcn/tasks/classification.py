@@ -67,7 +67,7 @@ class Readout(nn.Module):
 class Classifier(nn.Module):
     """An encoder and a linear map from its vectors to the logits of C classes; for graphs, a readout between them.
 
-    In place of an encoder and a readout, a network may turn graphs into vectors.
+    A network that maps graphs to vectors may replace both the encoder and the readout.
 
     Args:
         encoder: an `Encoder`; or a network from a disjoint union, the rows of its nodes [N] and the number of graphs

@@ -161,7 +161,8 @@ class Ranker:
         self.model.eval()
         score, device, here = score or self.scorer(), self.graph.src.device, self.num_candidates
         if device.type == "cpu":  # the scores of a few queries stay in the cache
-            max_elements = min(max_elements, max(_CACHED, min(_QUERIES * here, _HELD)))
+            most = self.candidates.chunk or here  # the same in every process
+            max_elements = min(max_elements, max(_CACHED, min(_QUERIES * most, _HELD)))
         given = score, triples.to(device), self.known, here
         return rank_triples(*given, max_elements=max_elements, notify=notify, owned=self.candidates)
 

@@ -77,7 +77,7 @@ class Folder:
     def is_run(self) -> bool:
         """Whether the folder has the config of a run, which is written last of the files that never change."""
         with contextlib.suppress(OSError), (self.path / "config.toml").open("rb") as file:
-            return file.read(len(_FIRST)) == _FIRST
+            return b"\n" + _FIRST in b"\n" + file.read(1024)
         return False
 
     @property
@@ -156,7 +156,7 @@ class Folder:
             what = "the train command that began it resumes it, or ends it with the best model so far: --minutes 0.1"
             raise InputError(f"{self.path} holds an unfinished search; {what}")
         if not self.is_run:
-            raise InputError(f"{self.path} is not a run folder: it has no config.toml")
+            raise InputError(f"{self.path} is not a run folder: it has no config.toml of a run")
         path = self.path / "config.toml"
         if _LAST not in read_settings(path):
             raise self._damage("config.toml", f"it has no {_LAST}, with which the file of a run ends")

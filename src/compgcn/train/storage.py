@@ -88,7 +88,7 @@ def append(path: Path, lines: str) -> None:
 def must_differ(to: str | Path | None, **given: str | Path | None) -> None:
     """Refuse to write over an input file, by whatever path."""
     for what, path in given.items():
-        if path and to and Path(path).exists() and Path(to).exists() and os.path.samefile(path, to):
+        if path and to and os.path.exists(path) and os.path.exists(to) and os.path.samefile(path, to):
             raise InputError(f"the {what} are read from '{path}', so nothing is written to it; choose another file")
 
 
