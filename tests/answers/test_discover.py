@@ -188,10 +188,9 @@ def test_a_model_conditioned_on_the_query_answers_a_bounded_number(
     run = train(tmp_path / "run", epochs=1, **CONDITIONAL)
     whole, seen = run.discover(top=1000), []
     assert not caplog.records
-    monkeypatch.setitem(discover._PASSED, "cpu", 1)
+    monkeypatch.setattr(discover, "_SENT", 1)
     assert discover.most_queries(run.answers) == discover.PROPAGATED
-    monkeypatch.setitem(discover._PASSED, "cpu", 7 * len(run.data.train))
-    monkeypatch.setattr(discover, "PROPAGATED", 1)
+    monkeypatch.setattr(discover, "PROPAGATED", 7)
     some = run.discover(top=1000, notify=lambda *state: seen.append(state))
     assert seen[-1] == (7, 7)
     assert len({(fact.head, fact.relation) for fact in some}) <= 7

@@ -137,7 +137,21 @@ def test_the_file_of_a_run_is_read_by_its_columns_and_never_overwritten(
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     refused(command("export", folder, "--to", path), "are read from")
+    for write in (compgcn.open_run(folder).export, lambda to: compgcn.open_run(folder).score_file([], to)):
+        with pytest.raises(InputError, match="are read from"):
+            write(path)
     assert path.read_bytes() == before
+
+
+def test_no_file_of_a_folder_or_another_graph_is_overwritten(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    for part, rows in {"train": "a\tr\tb\nb\tr\tc\nc\tr\ta\n", "valid": "a\tr\tc\n", "test": "b\tr\ta\n"}.items():
+        (tmp_path / "data" / f"{part}.tsv").write_text(rows)
+    words = ["--model", "conditional", "--epochs", 1, "--set", "encoder.dims=[4,4]", "--run-dir", "run"]
+    assert command("train", "data", *words).code == 0
+    (tmp_path / "other.tsv").write_text("x\tr\ty\n")
+    refused(command("discover", "run", "--to", "data/test.tsv"), "are read from")
+    refused(command("discover", "run", "--graph", "other.tsv", "--to", "other.tsv"), "the data are read from")
 
 
 def test_no_input_and_no_file_of_a_run_is_overwritten(command: Command, run: Run, tmp_path: Path) -> None:

@@ -197,7 +197,8 @@ def test_names_come_from_a_file_that_may_lack_ids_and_name_others_but_none_twice
     path = write("x.tsv", "Q1\tP1\tQ2\n")
     graph = read(path, names=write("names.tsv", "Q1\tParis\nQ1\tParis\nP1\tcapital of\nQ9\tMars\n"))
     assert (graph.entities.names, graph.relations.names) == (("Paris", "Q2"), ("capital of",))
-    assert graph.notes[-1] == f"names of 1 entity and 1 relation taken from '{path.with_name('names.tsv')}'"
+    taken = f"names of 1 entity and 1 relation taken from '{path.with_name('names.tsv')}'"
+    assert graph.notes[-1] == f"{taken}; 1 id of it not in the graph"
     with pytest.raises(InputError, match="no id in the first column"):
         read(path, names=write("names.tsv", "Paris\tQ1\n"))
     with pytest.raises(InputError, match=r"names.tsv' calls 'Q1' both 'Paris' and 'Lutetia'"):

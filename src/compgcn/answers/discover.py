@@ -25,7 +25,7 @@ from compgcn.answers.links import (
 )
 from compgcn.data import KnowledgeGraph
 from compgcn.data.columns import Numbers
-from compgcn.nn.conditional import ConditionalCompGCN
+from compgcn.nn.conditional import ConditionalCompGCN, find_pace
 from compgcn.tasks.facts import Known, known_entities
 from compgcn.tasks.ranking import best
 
@@ -37,8 +37,8 @@ STRANGER, PEER, HEAD = range(3)  # the kinds of entities, for a relation
 
 _SHARE = 0.5  # of the entities with a place must be heads
 _PRIOR = 2  # entities of the average relation that each relation is taken to have besides its own
-# About a minute on a GPU, or on two cores: facts that a model conditioned on the query passes, scores of another model
-_PASSED = {"cuda": 2**34, "cpu": 2**28}
+# About a minute on a GPU, or on two cores: queries or messages of a model conditioned on the query, scores of another
+_ASKED, _SENT = 2**16, 3 * 2**33
 _SCORED = {"cuda": 2**36, "cpu": 2**31}
 _SHOWN = 10  # answers to a query that a weighing is fitted to
 
@@ -216,9 +216,12 @@ class Peers:
 
 def most_queries(links: Links) -> int:
     """Return how many queries take about a minute on the device of a model."""
-    conditional = isinstance(links.task.model, ConditionalCompGCN)  # each query goes through the whole graph
-    limits, size = (_PASSED, len(links.data.train)) if conditional else (_SCORED, links.data.num_entities)
-    return max(PROPAGATED, limits.get(links.device.type, limits["cpu"]) // max(1, size))
+    model, device = links.task.model, links.device.type
+    if not isinstance(model, ConditionalCompGCN):
+        return max(PROPAGATED, _SCORED.get(device, _SCORED["cpu"]) // max(1, links.data.num_entities))
+    if device != "cpu":
+        return _ASKED
+    return max(PROPAGATED, int(_SENT / find_pace(links.task.graph, len(model.layers), sparse=model.sparse).time))
 
 
 def quotas(counts: Numbers, rates: Rates, limit: int, *, evenly: bool) -> Numbers:

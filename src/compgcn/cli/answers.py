@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -26,7 +25,6 @@ from compgcn.cli.console import (
     told_apart,
     under_torchrun,
 )
-from compgcn.config import FILES
 from compgcn.data import GraphCollection, KnowledgeGraph, collection
 from compgcn.data.columns import counted
 from compgcn.errors import InputError
@@ -64,11 +62,8 @@ def opened_run(
     from compgcn.train.storage import must_differ
 
     run = open_run(path, device)
-    given = run.config.data.model_dump(include=FILES).values() if to is not None else ()
-    for place in (Path(), *path.resolve().parents):  # a relative path may lead from any of them
-        for read in (place / str(file) for file in given if file is not None):
-            for one in read.iterdir() if os.path.isdir(read) else (read,):
-                must_differ(to, data=one)
+    run.must_spare(to)
+    must_differ(to, data=graph, facts=facts)
     if not run.metrics:
         _ = run.task  # refuses a run that has no weights yet
         err.print(f"note: {path} is not finished; these are its best weights so far")
@@ -121,7 +116,7 @@ def predict(
     """
     from compgcn.train.storage import must_differ
 
-    must_differ(to, queries=queries, facts=facts)
+    must_differ(to, queries=queries)
     opened = opened_run(run, device, facts, graph, to)
     query: dict[str, Any] = {"relation": relation, "head": head, "tail": tail}
     chosen = {"new": new, "plausible": plausible}

@@ -56,7 +56,7 @@ def report(
 
     if to is not None:
         check_page(to)
-    written = write_page(opened_run(run, device), to)
+    written = write_page(opened_run(run, device, to=to), to)
     if as_json:
         show_json([str(written)])
     else:

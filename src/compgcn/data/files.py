@@ -89,12 +89,7 @@ def read(
     if divide and not tables:
         graph = graph.divided(split_seed, valid_fraction, test_fraction)
     if names is not None:
-        texts = read_names(text(names))
-        known = [sum(one in texts for one in some.ids) for some in (graph.entities, graph.relations)]
-        if not any(known):
-            raise InputError(f"no id in the first column of '{names}' is in the graph; the second is for the names")
-        taken = f"{counted(known[0], 'entity')} and {counted(known[1], 'relation')}"
-        graph = replace(graph.named(texts, texts), notes=(*graph.notes, f"names of {taken} taken from '{names}'"))
+        graph = _named(graph, names)
     if tables:
         found, notes = read_labels(tables, graph.entities, label_columns, split_seed, valid_fraction, test_fraction)
         graph = replace(graph, labels=found, notes=(*graph.notes, *notes))
@@ -173,6 +168,18 @@ def _files(path: Given | None, train: Given | None, valid: Given | None, test: G
         what = "one file each of train, valid and test, such as train.tsv, or a file '*_A.txt' of the TU format"
         raise InputError(f"cannot tell what the folder '{path}' holds; expected {what}; or name a file in it")
     return {part: files[0] for part, files in found.items()}
+
+
+def _named(graph: KnowledgeGraph, names: File) -> KnowledgeGraph:
+    """Return the graph with the names of a file; refuse one whose ids are all unknown."""
+    texts = read_names(text(names))
+    entities, relations = ([one for one in some.ids if one in texts] for some in (graph.entities, graph.relations))
+    if not entities and not relations:
+        raise InputError(f"no id in the first column of '{names}' is in the graph; the second is for the names")
+    note = f"names of {counted(len(entities), 'entity')} and {counted(len(relations), 'relation')} taken from '{names}'"
+    if others := texts.keys() - {*entities, *relations}:
+        note += f"; {counted(len(others), 'id')} of it not in the graph"
+    return replace(graph.named(texts, texts), notes=(*graph.notes, note))
 
 
 def _check_labels(divide: bool, tables: Mapping[str, File], label_columns: Columns | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -16,7 +17,7 @@ from compgcn.answers.calibrate import fit_temperature, restored, stored
 from compgcn.answers.discover import Discovery, discover, weighing
 from compgcn.answers.links import Links, Prediction, Progress, must_count
 from compgcn.answers.links import fitted as fitted_scalings
-from compgcn.config import Config, configure, differences
+from compgcn.config import FILES, Config, configure, differences
 from compgcn.data import GraphCollection, KnowledgeGraph, files
 from compgcn.errors import InputError
 from compgcn.nn.conditional import ConditionalCompGCN
@@ -356,6 +357,14 @@ class Run:
 
         return {table.kind: Neighbours(table) for table in self.answers.tables()}
 
+    def must_spare(self, to: str | Path | None) -> None:
+        """Refuse to write over a file that the run was trained on."""
+        given = self.config.data.model_dump(include=FILES).values() if to is not None else ()
+        for place in (Path(), *self.path.resolve().parents):  # a relative path may lead from any of them
+            for read in (place / str(file) for file in given if file is not None):
+                for file in read.iterdir() if os.path.isdir(read) else (read,):
+                    must_differ(to, data=file)
+
     def predict_file(
         self,
         queries: str | Path,
@@ -374,6 +383,7 @@ class Run:
         from compgcn.answers.score import answer_file
 
         must_differ(to, queries=queries)
+        self.must_spare(to)
         return answer_file(self._links(), queries, to, top, new, notify, plausible=plausible)
 
     def score(self, facts: files.Given, *, doubtful: bool = False, notify: Progress | None = None) -> list[Scored]:
@@ -401,6 +411,7 @@ class Run:
         links, table = self._links(), check_table(to)
         if isinstance(facts, (str, Path)):
             must_differ(table, facts=facts)
+        self.must_spare(table)
         found = score_facts(links, facts_of(links, facts), notify)
         return write_scores(links, found.doubtful() if doubtful else found, table)
 
@@ -525,4 +536,5 @@ class Run:
         """
         from compgcn.answers.export import write_vectors
 
+        self.must_spare(path)
         return write_vectors(Path(path), self.answers.tables(), format)
