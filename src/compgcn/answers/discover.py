@@ -157,10 +157,10 @@ class Peers:
     """The heads of each relation, and their peers; an entity whose only tails are in the split `hidden` is no head.
 
     An entity has a place for each relation that it is the head of, and for each that it is the tail of. A peer of the
-    heads of a relation is no head, and has a place of whose entities at least half are heads: if nearly everyone who
-    works somewhere lives somewhere, a person who works and lives nowhere is a peer. The places are those of all splits,
-    so that a hidden split changes no peer into a stranger: near one half, it would change all. Places are the sides of
-    `compgcn.answers.links.sides`; nobody is a peer of the heads of a type.
+    heads of a relation is no head itself, but shares a place with them: at least half of the entities there are heads.
+    If nearly everyone who works somewhere lives somewhere, a person who works and lives nowhere is a peer. The places
+    are those of all splits, so that a hidden split changes no peer into a stranger: near one half, it would change all.
+    Places are the sides of `compgcn.answers.links.sides`; nobody is a peer of the heads of a type.
     """
 
     def __init__(self, data: KnowledgeGraph, hidden: str = "") -> None:

@@ -112,8 +112,8 @@ def _names(path: Path, tables: Sequence[Table]) -> None:
 def _word2vec(path: Path, tables: Sequence[Table]) -> None:
     """Write a line with both sizes, then a token and its numbers on each line.
 
-    A token is an id with _ for every blank, with its kind before it if that is not the first kind; a token that is
-    taken gets #2 after it, or the next number that is free.
+    A token is an id with _ for every blank. Its kind stands before it, unless that is the first kind. A token that is
+    taken ends with #2, or with the next number that is free.
     """
     taken: set[str] = set()
     with path.open("w", encoding="utf-8", newline="\n") as file:

@@ -34,8 +34,8 @@ def wl_features(graph: KnowledgeGraph, nodes: Numbers, seed: int) -> list[Varian
 def refined(edges: Adjacency, kinds: Numbers, depth: int) -> list[Numbers]:
     """Return the subtree of each node down to 0, 1, .. depth as a number, [N] each.
 
-    Down to 0 it is the kind of the node [N]; down to i + 1 it is that with the multiset of (relation, subtree of the
-    end down to i) over the edges of the node.
+    The subtree down to 0 is the kind of the node. The one down to i + 1 adds, for all edges of the node, the relation
+    and the subtree of the other end down to i.
     """
     relations, nodes = int(edges.step.max(initial=0)) + 1, len(edges.first) - 1
     labels = [kinds]

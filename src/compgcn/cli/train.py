@@ -229,8 +229,8 @@ def read_data(asked: Mapping[str, Any], model: str | None = None) -> Dataset:
 def keep_memory() -> bool:
     """Have the C library keep freed memory for the next allocation; return whether it does.
 
-    By default it returns arrays of more than 32 MiB to the system, and clearing new pages takes a third of a step over
-    a large graph, and more than half of a step of a conditional model.
+    By default it returns arrays of more than 32 MiB to the system, which clears new pages. Clearing takes a third of a
+    step over a large graph, and more than half of a step of a conditional model.
     """
     if sys.platform != "linux":
         return False

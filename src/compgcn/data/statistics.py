@@ -77,9 +77,9 @@ class Leakage:
 def report(graph: KnowledgeGraph, *, share: float = SHARE, least: int = LEAST) -> Leakage:
     """Return what train gives away about valid and test.
 
-    Two relations are near-duplicates if they have `share` of the smaller one's pairs (s, o) in common, and inverses if
-    that is so with one's pairs exchanged; a relation is symmetric if it has `share` of its own pairs exchanged. Pairs
-    come from all three splits, since a split hides part of an overlap, and only from different entities, since a
+    Two relations are near-duplicates if they have `share` of the smaller one's pairs (s, o) in common. They are
+    inverses if one has the pairs (o, s) of the other in this way, and a relation is symmetric if it is its own inverse.
+    Pairs come from all three splits, since a split hides part of an overlap, and only from different entities, since a
     self-loop is its own mirror image. Relations with fewer than `least` pairs in common are not listed.
     """
     N, R = graph.num_entities, graph.num_relations

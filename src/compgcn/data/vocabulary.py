@@ -45,8 +45,9 @@ class Vocabulary:
     def find(self, text: str) -> int | None:
         """Return the row that a text means, or None.
 
-        The first of these decides: an id; a name; an id or name in another case; without accents and surrounding
-        spaces; the part of an IRI after its last # or /; that without case and accents. Several rows are an error.
+        The first rule that finds a row decides: the id; the name; either in another case; either without accents and
+        surrounding spaces; the end of an IRI, after its last # or /; this end without case and accents. Several rows
+        are an error.
         """
         if not isinstance(text, str):
             raise InputError(f"give the {self.kind} by its id or name, not as {text!r}")

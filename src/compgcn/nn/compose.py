@@ -1,9 +1,9 @@
 """Compositions phi(x, z) of an entity with a relation: the first file to read.
 
 Every composition of the paper factors as `phi(x, z) = lower(combine(lift(x), lift_relation(z)))` with `lower` linear.
-A linear map commutes with a weighted sum over edges, so a layer lifts its two small tables once, sums
-`combine(lifted x[u], lifted z[r])` over the edges in one fused pass (`compgcn.kernels`), and lowers the sums: no
-message per edge is ever stored. A composition is a value, one row of `COMPOSITIONS`. A composition with parameters is
+A linear map commutes with a weighted sum over edges. So a layer lifts its two small tables once, sums
+`combine(lifted x[u], lifted z[r])` over the edges in one fused pass (`compgcn.kernels`), and lowers the sums. It never
+stores a message per edge. A composition is a value, one row of `COMPOSITIONS`. A composition with parameters is
 a row of `LEARNED`, and the layer keeps the parameters.
 
 Complex numbers are kept as two real planes in the last dimension, all real parts first, then all imaginary parts.

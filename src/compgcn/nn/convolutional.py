@@ -192,8 +192,8 @@ class HypERQuery(ConvolutionQuery):
 class ConvTransEQuery(ConvolutionQuery):
     """The query of Conv-TransE (Shang et al., 2019), the decoder of SACN: the equation is ConvE's.
 
-    The entity lies over the relation, 2 × d, and kernels of 2 × k run along them, with zeros at the ends: position j
-    of a map is made of the numbers of both around j, which keeps TransE's alignment.
+    The image is the entity above the relation, 2 × d. Kernels of 2 × k run along it, with zeros at the ends. Position j
+    of a map depends on both vectors around j, which keeps TransE's alignment.
     """
 
     convolution: nn.Conv2d

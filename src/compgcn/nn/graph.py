@@ -442,9 +442,9 @@ class RelationalGraph:
     def sampled(self, nodes: Tensor, fanout: Sequence[int], flow: Flow = "source_to_target") -> Neighbourhood:
         """Return what distinct nodes [n] hear of in as many layers as `fanout` has, from a sample of the messages.
 
-        A node that receives c messages takes k = min(c, fan-out) of them, one at random from each of k equal stretches
-        of its list, with c / k times their weight: the expected sum is that of all messages, and it is that sum where
-        the fan-out is c or more.
+        A node that receives c messages takes k = min(c, fan-out) of them: one at random from each of k equal stretches
+        of its list, with c / k times its weight. The expected sum is that of all messages. A fan-out of c or more gives
+        this sum itself.
         """
         parts = []
         for most in reversed(fanout):  # from the last layer, whose receivers are the nodes asked for

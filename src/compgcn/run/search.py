@@ -335,8 +335,8 @@ class Search:
     def _next(self, refused: Collection[str]) -> str | None:
         """Return the candidate that the time left is for, if any but those refused.
 
-        The first is the winner, if it is not trained to its end, then models of another kind, which may learn slowly at
-        first, then those that follow the winner, those that had lost, the best first, and those that were not tried.
+        The winner comes first, until it is trained to its end. Models of another kind are next, which may learn slowly
+        at first; then those that follow the winner, those that lost, the best first, and those that were not tried.
         """
         if self.budget.seconds is None or not self.ended:
             return None
