@@ -97,7 +97,7 @@ def test_the_house_keeps_to_its_budgets(capsys: pytest.CaptureFixture[str]) -> N
         "modules": (len(list(PACKAGE.rglob("*.py"))), 110, 110),
         "lines of the core": (core, 8_700, 12_255),
         "lines of reproduction": (lines(ROOT / "reproduction"), 2_500, 3_420),  # the conditional model
-        "lines of tests": (lines(ROOT / "tests"), 15_000, 19_895),
+        "lines of tests": (lines(ROOT / "tests"), 15_000, 19_905),
         "levels of imports": (len(LEVELS), 9, 9),
         "entries at the top": (len(entries), 12, 14),
         "modules that train loads": (closure(), 70, 69),

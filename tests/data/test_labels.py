@@ -236,3 +236,13 @@ def test_an_array_that_does_not_fit_or_is_a_pickle_is_refused(three_nodes: Path,
     ):
         with pytest.raises(InputError, match=expected):
             read(three_nodes, node_features=file)
+
+
+def test_files_that_each_begin_with_a_header_are_told_how_to_name_it(graph_file: Path, write: Write) -> None:
+    files = {
+        "labels": write("a.tsv", "staff\tteam\nn1\tred\n"),
+        "test_labels": write("b.tsv", "staff\tteam\nn2\tred\n"),
+    }
+    with pytest.raises(InputError, match="if this line names the columns, say --set label_columns=staff,team"):
+        read(graph_file, **files)
+    assert len(read(graph_file, label_columns=("staff", "team"), **files).labels.test) == 1

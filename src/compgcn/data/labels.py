@@ -146,7 +146,9 @@ def _collect(files: Mapping[str, str | Path], columns: Columns | None) -> tuple[
             if before[0] != label:
                 raise InputError(f"{place}: the node '{node}' is labelled '{label}', and '{before[0]}' before")
             if before != entry:
-                raise InputError(f"{place}: the node '{node}' is in the split {entry[1]}, and in {before[1]} before")
+                what = f"{place}: the node '{node}' is in the split {entry[1]}, and in {before[1]} before"
+                names = f"; if this line names the columns, say {naming(table(file).header(), 'label_columns')}"
+                raise InputError(what + names * place.endswith(", line 1"))
             repeated.append(place)
     if not repeated:
         return found, []
