@@ -362,7 +362,7 @@ class Run:
         given = self.config.data.model_dump(include=FILES).values() if to is not None else ()
         for place in (Path(), *self.path.resolve().parents):  # a relative path may lead from any of them
             for read in (place / str(file) for file in given if file is not None):
-                for file in read.iterdir() if os.path.isdir(read) else (read,):
+                for file in read.glob("*") if os.path.isdir(read) else (read,):  # one that cannot be read has none
                     must_differ(to, data=file)
 
     def predict_file(
