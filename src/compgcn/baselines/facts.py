@@ -142,7 +142,8 @@ def _some(x: Tensor) -> Tensor:
 
 @torch.enable_grad()
 def _fit(x: Tensor, targets: Tensor, num_classes: int, strength: float) -> torch.nn.Linear:
-    model = torch.nn.Linear(x.shape[1], num_classes, dtype=torch.float64)
+    make: Any = torch.nn.utils.skip_init  # a random start would draw from the caller's generator
+    model: torch.nn.Linear = make(torch.nn.Linear, x.shape[1], num_classes, dtype=torch.float64)
     for parameter in model.parameters():
         torch.nn.init.zeros_(parameter)
     optimiser = torch.optim.LBFGS(model.parameters(), max_iter=_ITERATIONS, line_search_fn="strong_wolfe")

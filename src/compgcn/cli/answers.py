@@ -151,16 +151,16 @@ def _ranked(found: Sequence[Any]) -> list[dict[str, Any]]:
 def _complete(run: Run, query: dict[str, Any], chosen: dict[str, bool], top: int, as_json: bool) -> None:
     answers = run.predict(**query | chosen, top=top)
     parts, assumed = _assumed(run, **query)
-    doubtful = assumed and any(answer.known is None for answer in answers)
+    told = assumed and any(answer.known is None for answer in answers)
     if as_json:
         show_json(_ranked(answers))
-        if doubtful:
+        if told:
             err.print(f"note: {assumed}")
         return
     kind: Kind = "entities" if query["relation"] else "relations"
     chances = [f"known ({one.known})" if one.known else f"{one.probability:.4f}" for one in answers]
     _show_named(answers, "probability>", chances, " - ".join(parts), calibration_note(run, kind))
-    if doubtful:
+    if told:
         out.print(assumed)
 
 

@@ -65,7 +65,7 @@ def _of_registry(kind: str) -> list[dict[str, str]]:
 
 
 def _runs() -> list[dict[str, str]]:
-    """Return the same of the runs in the folder runs."""
+    """Return name, data and metric of the runs in the folder runs."""
     from compgcn.train.folder import Folder
 
     folders = map(Folder, sorted(Path("runs").glob("*")))

@@ -254,8 +254,7 @@ class NodeJudge(_FolderJudge):
         session = self._session(candidate)
         folds = session.config.classifier.folds
         number = max(self._least(candidate, folds), round(share * _REPEATS * folds))
-        with randomness(session.training.seed, session.device):
-            return likelihood(session, number if number < folds else number // folds * folds), share
+        return likelihood(session, number if number < folds else number // folds * folds), share
 
     def _least(self, candidate: Candidate, folds: int) -> int:
         """Return the fewest folds that judge a candidate."""
@@ -311,8 +310,7 @@ def search(
             how = "is finished; --overwrite searches anew" if run.is_calibrated else how
             notify({"event": "search", "note": f"the search in {run.path} {how}"})
         if not run.is_run:
-            bounded = budget._replace(seconds=budget.seconds and (1 - _FINAL) * budget.seconds)
-            bounded = Budget(0.0) if ends else bounded
+            bounded = budget._replace(seconds=0.0 if ends else budget.seconds and (1 - _FINAL) * budget.seconds)
             try:
                 outcome = Search(candidates, judge, bounded, journal, notify, clock).run()
             except InputError:  # no model was found: another budget begins anew
