@@ -141,6 +141,139 @@ def test_a_compiled_layer_gives_the_same(composition):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=2e-4)
 
 
+EVERY_COMBINE = pytest.mark.parametrize("combine", list(Combine), ids=lambda combine: combine.name)
+
+
+@EVERY_COMBINE
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_messages_in_runs_have_the_sums_of_both_devices(combine, dtype):
+    x, rel, (sender, row), relation = skewed(dtype)
+    weight, results = torch.rand(E, generator=torch.Generator().manual_seed(1), dtype=dtype), []
+    for device, in_runs in (("cpu", False), ("cuda", True), ("cuda", True)):
+        leaves = [t.to(device).requires_grad_() for t in (x, rel, weight)]
+        messages = (t.to(device) for t in (row, sender, relation))
+        plan = make_plan(*messages, rows=N, senders=N, relations=2 * R, in_runs=in_runs)
+        out = aggregate(*leaves, plan, combine)
+        results.append([t.cpu() for t in (out.detach(), *torch.autograd.grad(out.square().sum() / N, leaves))])
+    close = {"rtol": 1e-4, "atol": 2e-3} if dtype == torch.float32 else {"rtol": 1e-8, "atol": 1e-8}
+    for theirs, ours, again in zip(*results, strict=True):
+        torch.testing.assert_close(ours, theirs, **close)
+        assert torch.equal(ours, again)
+
+
+def statistics_and_gradients(tensors, weight, combine, compiled=False) -> list[torch.Tensor]:
+    """Every statistic, and the gradients of all of them by x, z, the weight and own messages."""
+    x, rel, (sender, row), relation = tensors
+    plan = make_pair_plan(row, sender, relation, rows=N + 1, senders=N, relations=2 * R)  # the last row is empty
+    leaves = [t.clone().requires_grad_() for t in (x, rel, weight, x[0])]
+    own = Own(torch.arange(50, device=x.device), leaves[3])
+    out = (torch.compile(statistics, fullgraph=True) if compiled else statistics)(*leaves[:3], plan, combine, own)
+    slopes = torch.linspace(-1, 1, 50, dtype=x.dtype, device=x.device)
+    loss = sum((i + slopes) @ statistic[:N].nan_to_num(0, 0, 0).sum(0) for i, statistic in enumerate(out)) / N
+    return [t.detach().cpu() for t in (*out, *torch.autograd.grad(loss, leaves))]
+
+
+def start_and_gradients(combine, compiled=False, with_only=True) -> list[torch.Tensor]:
+    """Sums over tables with one row in each column, and an own message there, with their gradients."""
+    x, rel, (sender, row), relation = (t.cuda() for t in skewed())
+    x, rel = (t.repeat(1, 40).requires_grad_() for t in (x, rel))
+    only = torch.arange(20, device="cuda").repeat_interleave(100)
+    value, empty = torch.linspace(-1, 1, 2000, device="cuda").requires_grad_(), torch.zeros_like(x)
+    cells = only, torch.arange(2000, device="cuda")
+    plan = make_plan(row, sender, relation, rows=N, senders=N, relations=2 * R, in_runs=True)
+    sums = torch.compile(aggregate, fullgraph=True) if compiled else aggregate
+    start = empty.index_put(cells, x[cells])
+    out = sums(start, rel, torch.ones(E, device="cuda"), plan, combine, Own(only, value), only if with_only else None)
+    return [out.detach(), *torch.autograd.grad(out.square().sum() / N, (x, rel, value))]
+
+
+@pytest.mark.filterwarnings("ignore")
+@EVERY_COMBINE
+def test_zeros_left_out_and_compiled_code_change_no_sum(combine):
+    expected = start_and_gradients(combine, with_only=False)
+    for ours in (start_and_gradients(combine), start_and_gradients(combine, compiled=True)):
+        for a, b in zip(ours, expected, strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-3)
+
+
+@EVERY_COMBINE
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+def test_statistics_are_the_same_on_both_devices_and_repeat_to_the_bit(combine, dtype):
+    tensors = skewed(dtype)
+    weight = torch.rand(E, generator=torch.Generator().manual_seed(1)).round().to(dtype)
+    theirs = statistics_and_gradients(tensors, weight, combine)
+    on_gpu = tuple(t.cuda() for t in tensors), weight.cuda(), combine
+    ours, again = statistics_and_gradients(*on_gpu), statistics_and_gradients(*on_gpu)
+    # The extremes are messages, whose rounding leaves no choice but in the last bit of a sum of two products.
+    share = {torch.float32: 1e-5, torch.float64: 1e-12, torch.bfloat16: 2e-2}[dtype]
+    for a, b, c in zip(theirs, ours, again, strict=True):
+        finite = a.isfinite()
+        assert torch.equal(b, c)
+        assert torch.equal(finite, b.isfinite())
+        difference = (a - b)[finite].double()
+        assert difference.norm() <= share * a[finite].double().norm()
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("combine", [Combine.MULT, Combine.CONJUGATE], ids=lambda combine: combine.name)
+def test_compiled_statistics_are_the_same(combine):
+    given = tuple(t.cuda() for t in skewed()), torch.rand(E, device="cuda").round(), combine
+    for a, b in zip(statistics_and_gradients(*given), statistics_and_gradients(*given, compiled=True), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
+
+
+@EVERY_COMBINE
+def test_bfloat16_is_summed_in_single_and_rounded_once(combine):
+    x, rel, edge_index, edge_type = (t.cuda() for t in skewed(torch.bfloat16))
+    plan = make_plan(edge_index[1], edge_index[0], edge_type, rows=N, senders=N, relations=2 * R)
+    weight = torch.rand(E, device="cuda")
+    single = aggregate(x.float(), rel.float(), weight, plan, combine)
+    assert torch.equal(aggregate(x, rel, weight, plan, combine), single.bfloat16())
+
+
+def update_operands(d: int, K: int, dtype: torch.dtype) -> list[torch.Tensor]:
+    """x, parts, degree, scale, weight, gamma, beta, bias; the sums of squares leave variances above the floor."""
+    generator = torch.Generator().manual_seed(0)
+    x, *parts = torch.randn(1 + K, N, 9, d, generator=generator)
+    degree, scale = torch.randint(1, 9, (N,), generator=generator).float(), torch.rand(N, generator=generator) + 0.5
+    if K == 4:
+        parts[1] = parts[0].square() + degree[:, None, None] * (1 + torch.rand(N, 9, d, generator=generator))
+    weight = torch.randn((1 + 3 * K) * d, d, generator=generator) / (1 + 3 * K) / d**0.5
+    rows = torch.randn(3, d, generator=generator)
+    tables = [x.to(dtype), torch.stack(parts).to(dtype), degree, scale, weight, *rows]
+    return [t.cuda().requires_grad_(i not in (2, 3)) for i, t in enumerate(tables)]
+
+
+def update_and_gradients(function, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+    out = function(*tensors)
+    cotangent = torch.randn(out.shape, generator=torch.Generator().manual_seed(1)).cuda()
+    leaves = [t for t in tensors if t.requires_grad]
+    return [out, *torch.autograd.grad(out, leaves, cotangent.to(out.dtype))]
+
+
+@pytest.mark.parametrize(("d", "K"), [(16, 1), (32, 1), (64, 1), (16, 4), (32, 4)])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
+def test_a_fused_update_is_close_to_its_definition_and_repeats_to_the_bit(d, K, dtype):
+    tensors = update_operands(d, K, dtype)
+    first, second = (update_and_gradients(update, tensors) for _ in range(2))
+    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+    exact = [t.detach().double().requires_grad_(t.requires_grad) for t in tensors]
+    defined = update_and_gradients(reference.update, exact)
+    # A number that rounding moves across zero has another slope: rounding W alone changes gradients by 2 %.
+    tolerance = 5e-2 if dtype == torch.bfloat16 else 1e-4
+    for ours, theirs in zip(first, defined, strict=True):
+        assert (ours.double() - theirs).norm() <= tolerance * theirs.norm()
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("K", [1, 4])
+def test_a_compiled_update_is_the_eager_one(K):
+    tensors = update_operands(32, K, torch.bfloat16)
+    eager, compiled = (update_and_gradients(f, tensors) for f in (update, torch.compile(update, fullgraph=True)))
+    for ours, theirs in zip(compiled, eager, strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_a_run_trains_and_answers_on_the_gpu(tmp_path, precision):
     run = compgcn.fit(
@@ -287,96 +420,6 @@ def test_a_deterministic_run_repeats_to_the_bit(tmp_path, settings, step):
     assert one.metrics == other.metrics
 
 
-EVERY_COMBINE = pytest.mark.parametrize("combine", list(Combine), ids=lambda combine: combine.name)
-
-
-@EVERY_COMBINE
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-def test_messages_in_runs_have_the_sums_of_both_devices(combine, dtype):
-    x, rel, (sender, row), relation = skewed(dtype)
-    weight, results = torch.rand(E, generator=torch.Generator().manual_seed(1), dtype=dtype), []
-    for device, in_runs in (("cpu", False), ("cuda", True), ("cuda", True)):
-        leaves = [t.to(device).requires_grad_() for t in (x, rel, weight)]
-        messages = (t.to(device) for t in (row, sender, relation))
-        plan = make_plan(*messages, rows=N, senders=N, relations=2 * R, in_runs=in_runs)
-        out = aggregate(*leaves, plan, combine)
-        results.append([t.cpu() for t in (out.detach(), *torch.autograd.grad(out.square().sum() / N, leaves))])
-    close = {"rtol": 1e-4, "atol": 2e-3} if dtype == torch.float32 else {"rtol": 1e-8, "atol": 1e-8}
-    for theirs, ours, again in zip(*results, strict=True):
-        torch.testing.assert_close(ours, theirs, **close)
-        assert torch.equal(ours, again)
-
-
-def statistics_and_gradients(tensors, weight, combine, compiled=False) -> list[torch.Tensor]:
-    """Every statistic, and the gradients of all of them by x, z, the weight and own messages."""
-    x, rel, (sender, row), relation = tensors
-    plan = make_pair_plan(row, sender, relation, rows=N + 1, senders=N, relations=2 * R)  # the last row is empty
-    leaves = [t.clone().requires_grad_() for t in (x, rel, weight, x[0])]
-    own = Own(torch.arange(50, device=x.device), leaves[3])
-    out = (torch.compile(statistics, fullgraph=True) if compiled else statistics)(*leaves[:3], plan, combine, own)
-    slopes = torch.linspace(-1, 1, 50, dtype=x.dtype, device=x.device)
-    loss = sum((i + slopes) @ statistic[:N].nan_to_num(0, 0, 0).sum(0) for i, statistic in enumerate(out)) / N
-    return [t.detach().cpu() for t in (*out, *torch.autograd.grad(loss, leaves))]
-
-
-def start_and_gradients(combine, compiled=False, with_only=True) -> list[torch.Tensor]:
-    """Sums over tables with one row in each column, and an own message there, with their gradients."""
-    x, rel, (sender, row), relation = (t.cuda() for t in skewed())
-    x, rel = (t.repeat(1, 40).requires_grad_() for t in (x, rel))
-    only = torch.arange(20, device="cuda").repeat_interleave(100)
-    value, empty = torch.linspace(-1, 1, 2000, device="cuda").requires_grad_(), torch.zeros_like(x)
-    cells = only, torch.arange(2000, device="cuda")
-    plan = make_plan(row, sender, relation, rows=N, senders=N, relations=2 * R, in_runs=True)
-    sums = torch.compile(aggregate, fullgraph=True) if compiled else aggregate
-    start = empty.index_put(cells, x[cells])
-    out = sums(start, rel, torch.ones(E, device="cuda"), plan, combine, Own(only, value), only if with_only else None)
-    return [out.detach(), *torch.autograd.grad(out.square().sum() / N, (x, rel, value))]
-
-
-@pytest.mark.filterwarnings("ignore")
-@EVERY_COMBINE
-def test_zeros_left_out_and_compiled_code_change_no_sum(combine):
-    expected = start_and_gradients(combine, with_only=False)
-    for ours in (start_and_gradients(combine), start_and_gradients(combine, compiled=True)):
-        for a, b in zip(ours, expected, strict=True):
-            torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-3)
-
-
-@EVERY_COMBINE
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
-def test_statistics_are_the_same_on_both_devices_and_repeat_to_the_bit(combine, dtype):
-    tensors = skewed(dtype)
-    weight = torch.rand(E, generator=torch.Generator().manual_seed(1)).round().to(dtype)
-    theirs = statistics_and_gradients(tensors, weight, combine)
-    on_gpu = tuple(t.cuda() for t in tensors), weight.cuda(), combine
-    ours, again = statistics_and_gradients(*on_gpu), statistics_and_gradients(*on_gpu)
-    # The extremes are messages, whose rounding leaves no choice but in the last bit of a sum of two products.
-    share = {torch.float32: 1e-5, torch.float64: 1e-12, torch.bfloat16: 2e-2}[dtype]
-    for a, b, c in zip(theirs, ours, again, strict=True):
-        finite = a.isfinite()
-        assert torch.equal(b, c)
-        assert torch.equal(finite, b.isfinite())
-        difference = (a - b)[finite].double()
-        assert difference.norm() <= share * a[finite].double().norm()
-
-
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("combine", [Combine.MULT, Combine.CONJUGATE], ids=lambda combine: combine.name)
-def test_compiled_statistics_are_the_same(combine):
-    given = tuple(t.cuda() for t in skewed()), torch.rand(E, device="cuda").round(), combine
-    for a, b in zip(statistics_and_gradients(*given), statistics_and_gradients(*given, compiled=True), strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
-
-
-@EVERY_COMBINE
-def test_bfloat16_is_summed_in_single_and_rounded_once(combine):
-    x, rel, edge_index, edge_type = (t.cuda() for t in skewed(torch.bfloat16))
-    plan = make_plan(edge_index[1], edge_index[0], edge_type, rows=N, senders=N, relations=2 * R)
-    weight = torch.rand(E, device="cuda")
-    single = aggregate(x.float(), rel.float(), weight, plan, combine)
-    assert torch.equal(aggregate(x, rel, weight, plan, combine), single.bfloat16())
-
-
 def test_a_recorded_run_resumes(tmp_path):
     settings = {"dims": [20, 20], "decoder": "distmult", "epochs": 4, "device": "cuda", "checkpoint_seconds": 0.0}
     data, events = compgcn.load("world"), []
@@ -387,46 +430,3 @@ def test_a_recorded_run_resumes(tmp_path):
     run = compgcn.fit(data, run_dir=tmp_path, notify=events.append, **settings)
     assert [e["epoch"] for e in events if e["event"] == "epoch"] == [1, 2, 3, 4]
     assert run.metrics["test"]["mrr"] > 0.1
-
-
-def update_operands(d: int, K: int, dtype: torch.dtype) -> list[torch.Tensor]:
-    """x, parts, degree, scale, weight, gamma, beta, bias; the sums of squares leave variances above the floor."""
-    generator = torch.Generator().manual_seed(0)
-    x, *parts = torch.randn(1 + K, N, 9, d, generator=generator)
-    degree, scale = torch.randint(1, 9, (N,), generator=generator).float(), torch.rand(N, generator=generator) + 0.5
-    if K == 4:
-        parts[1] = parts[0].square() + degree[:, None, None] * (1 + torch.rand(N, 9, d, generator=generator))
-    weight = torch.randn((1 + 3 * K) * d, d, generator=generator) / (1 + 3 * K) / d**0.5
-    rows = torch.randn(3, d, generator=generator)
-    tables = [x.to(dtype), torch.stack(parts).to(dtype), degree, scale, weight, *rows]
-    return [t.cuda().requires_grad_(i not in (2, 3)) for i, t in enumerate(tables)]
-
-
-def update_and_gradients(function, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
-    out = function(*tensors)
-    cotangent = torch.randn(out.shape, generator=torch.Generator().manual_seed(1)).cuda()
-    leaves = [t for t in tensors if t.requires_grad]
-    return [out, *torch.autograd.grad(out, leaves, cotangent.to(out.dtype))]
-
-
-@pytest.mark.parametrize(("d", "K"), [(16, 1), (32, 1), (64, 1), (16, 4), (32, 4)])
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
-def test_a_fused_update_is_close_to_its_definition_and_repeats_to_the_bit(d, K, dtype):
-    tensors = update_operands(d, K, dtype)
-    first, second = (update_and_gradients(update, tensors) for _ in range(2))
-    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
-    exact = [t.detach().double().requires_grad_(t.requires_grad) for t in tensors]
-    defined = update_and_gradients(reference.update, exact)
-    # A number that rounding moves across zero has another slope: rounding W alone changes gradients by 2 %.
-    tolerance = 5e-2 if dtype == torch.bfloat16 else 1e-4
-    for ours, theirs in zip(first, defined, strict=True):
-        assert (ours.double() - theirs).norm() <= tolerance * theirs.norm()
-
-
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("K", [1, 4])
-def test_a_compiled_update_is_the_eager_one(K):
-    tensors = update_operands(32, K, torch.bfloat16)
-    eager, compiled = (update_and_gradients(f, tensors) for f in (update, torch.compile(update, fullgraph=True)))
-    for ours, theirs in zip(compiled, eager, strict=True):
-        torch.testing.assert_close(ours, theirs)
