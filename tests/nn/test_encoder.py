@@ -36,6 +36,7 @@ WITH_VECTORS = [name for name, row in PRESETS.items() if row.relations == "vecto
 WITH_LAYERS = [name for name in PRESETS if name != "none"]
 COMPOSING = [name for name, row in PRESETS.items() if row.composition is None]
 BASES = {"rgcn-basis": 3, "rgcn-block": 2}
+TAKEN = [(name, B) for name, row in PRESETS.items() for B in {None: [0], 0: [0, 2, 4]}.get(row.bases, [2, 4])]
 
 
 def encoder_of(edges: Edges, dims, name: str, **options) -> Encoder:
@@ -268,7 +269,7 @@ def count(encoder: Encoder) -> int:
     return sum(p.numel() for name, p in encoder.named_parameters() if name not in tables)
 
 
-@pytest.mark.parametrize(("name", "B"), [(name, B) for name in PRESETS for B in (0, 2, 4) if B or name not in BASES])
+@pytest.mark.parametrize(("name", "B"), TAKEN)
 @pytest.mark.parametrize("K", [1, 2, 3])
 @pytest.mark.parametrize("R", [1, 5])
 def test_parameters_are_as_many_as_the_comparison_of_methods_says(name, K, R, B):
@@ -424,8 +425,9 @@ def test_some_nodes_hear_around_them_what_they_hear_in_the_whole_graph(model, di
     name, composition = ("compgcn", model) if model in LEARNED else (model, None)
     encoder = encoder_of(AWKWARD, dims, name, composition=composition, flow=flow, residual=5)
     graph, nodes = AWKWARD.graph(), torch.tensor([4, 2])
-    parts, rows, places = graph.around(nodes, len(dims) - 1)
-    for keep in (None, normal(graph.num_edges, grad=False)):
+    near, kept = graph.around(nodes, len(dims) - 1), normal(graph.num_edges, grad=False)
+    every = graph.sampled(nodes, [99] * (len(dims) - 1), flow)
+    for (parts, rows, places), keep in ((near, None), (near, kept), (every, None)):
         ours, theirs = encoder(parts, rows, keep)[0][places], encoder(graph, keep=keep)[0][nodes]
         assert_same_with_gradients(ours, theirs, list(encoder.parameters()))
 

@@ -224,7 +224,6 @@ def claim(kind: str, pairs: list[tuple[float, float]], error: float | None = 0.0
         ("near", [(1.2, 1)], 0.0, {}, "yes"),
         ("gain", [(1.005, 1)], None, {"gain": 0.06}, "no"),
         ("gain", [(1.035, 1)], None, {"gain": 0.06}, "open"),
-        ("gain", [(1.005, 1)], None, {"gain": 0.005}, "open"),
         ("gain", [(1.06, 1)], None, {"gain": 0.06}, "open"),
         ("gain", [(1.06, 1)], 0.001, {"gain": 0.06}, "yes"),
         ("gain", [(1.12, 1)], None, {"gain": 0.06}, "more"),

@@ -19,7 +19,7 @@ import compgcn
 from compgcn.config import Config, changes, configure, differences
 from compgcn.data.datasets import LARGE_RECIPE, OWN_RECIPES, large_batch
 from compgcn.errors import InputError
-from compgcn.nn.encoder import PRESETS
+from compgcn.nn.encoder import PRESETS, Encoder
 from compgcn.run.build import build_links
 from compgcn.run.resolve import expand, recommended, resolve
 from compgcn.run.run import Run, fit, open_run
@@ -93,8 +93,9 @@ def test_an_encoder_without_bases_takes_none(name: str) -> None:
     own, asked = PRESETS[name].bases, configure(Config(), {"encoder": name, "bases": 4})
     assert expand(configure(Config(), {"encoder": name}), graph()).encoder.bases == (own or 0)
     if own is None:
-        with pytest.raises(InputError, match=f"encoder '{name}' has no bases"):
-            expand(asked, graph())
+        for make in (lambda: expand(asked, graph()), lambda: Encoder(9, 2, [4, 4], name, bases=4)):
+            with pytest.raises(InputError, match=f"encoder '{name}' has no bases"):
+                make()
     else:
         assert expand(asked, graph()).encoder.bases == 4
 

@@ -149,10 +149,10 @@ def test_the_relations_of_a_rotation_cost_nothing_under_n3() -> None:
     ("settings", "words"),
     [
         ({"loss": "bce", "regulariser": "n3"}, "need a loss over triples, not 'bce'"),
-        ({"loss": "bce", "relation_prediction": 1.0}, "use cross-entropy, margin or self-adversarial"),
+        ({"loss": "bce", "relation_prediction": 1.0}, "use cross-entropy, margin, self-adversarial, sampled"),
         ({"regulariser": "dura", "decoder": "transe"}, "'dura' needs a decoder that is a product"),
         ({"relation_prediction": 1.0, "decoder": "conve"}, "needs a decoder without convolutions"),
-        ({"sampler": "kbgan"}, "the loss 'cross-entropy' takes no negatives"),
+        ({"sampler": "kbgan"}, "makes them; take --set loss= and one of margin, self-adversarial"),
         ({"fanout": (3,), "loss": "bce"}, "take a loss with negatives: margin"),
         ({"fanout": (3, 3), "loss": "margin"}, "one number for each of the 1 layers"),
     ],

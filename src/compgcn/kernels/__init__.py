@@ -44,7 +44,7 @@ _BLOCK = 2**24  # numbers of messages that one step of a gradient by weights lay
 
 
 class Own(NamedTuple):
-    """One more message of weight 1 to every row: zero, but for one row of each column."""
+    """One more message of weight 1 that has a value in one row of each column, and is zero elsewhere."""
 
     row: Tensor  # of each column, [D]
     value: Tensor  # [D]

@@ -138,7 +138,7 @@ class ConditionalCompGCN(nn.Module):
         return View(plan, pairs, weight, degree, scale)
 
     def forward(self, view: View | Sequence[View], s: Tensor, r: Tensor) -> Tensor:
-        """Return the logits of all entities for queries (s, r), [B, N] in float32.
+        """Return the logits of all entities for queries (s, r), [B, N].
 
         Each layer may have a view of its own, with other weights but the same hidden messages.
         """
@@ -281,7 +281,7 @@ class ConditionalLayer(nn.Module):
 
 
 _PRODUCTS = (Combine.MULT, Combine.COMPLEX, Combine.CONJUGATE)
-_ASKED, _PLACES = 32, 2**25  # queries that tell the time of one, and entities of all of them together
+_ASKED, _PLACES = 32, 2**25  # sampled queries that tell how long one takes, and the cells of their table at most
 # Times of training on a CPU, set by hand from runs on two cores; the unit is that of one message and one query, where
 # the messages of all queries are summed at once.
 _SORTED = 80  # time of a message between pairs, which is sorted first

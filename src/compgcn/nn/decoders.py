@@ -30,7 +30,7 @@ from compgcn.nn.convolutional import (
 def dot(q: Tensor, e: Tensor) -> Tensor:
     """qᵀe."""
     if e.ndim == 2:
-        # Tensor cores load whole vectors: if rows of N scores would begin between two, those of B may not.
+        # Tensor cores load 8 numbers at a time, so rows of scores should begin at a multiple of 8.
         turned = e.is_cuda and e.requires_grad and len(e) % 8 != 0
         return (e @ q.t()).t() if turned else q @ e.t()
     return (e @ q.unsqueeze(-1)).squeeze(-1)  # [B, C, d] @ [B, d, 1]

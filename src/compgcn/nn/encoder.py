@@ -224,14 +224,18 @@ class Residual(nn.Module):
         return x, self.relations() + z @ self.weight_relation
 
 
-def _must_fit(name: str, composition: Phi | None, dims: Sequence[int], features: Tensor | None, residual: int) -> None:
-    """Refuse arguments that the encoder of that name does not take; the features are those of relations."""
+def must_fit(
+    name: str, composition: Phi | None, bases: int, dims: Sequence[int], features: bool = False, residual: int = 0
+) -> None:
+    """Refuse arguments that the encoder of that name does not take; `features` tells of those of relations."""
     row = preset(name)
     if row.composition is not None and getattr(composition, "name", composition) not in (None, row.composition):
         raise InputError(f"encoder '{name}' has composition '{row.composition}'; leave composition out")
+    if row.bases is None and bases:
+        raise InputError(f"encoder '{name}' has no bases; leave encoder.bases out")
     if not dims or min(dims) < 1:
         raise InputError(f"dims must name at least one positive dimension, not {list(dims)}")
-    if features is not None and row.relations != "vectors":
+    if features and row.relations != "vectors":
         raise InputError(f"encoder '{name}' has no relation vectors, so it takes no relation features")
     if residual and (name == "none" or len(dims) == 1):
         raise InputError("without a layer there is nothing to add to a residual; leave residual out")
@@ -299,7 +303,7 @@ class Encoder(nn.Module):
     ) -> None:
         super().__init__()
         row = preset(name)
-        _must_fit(name, composition, dims, relation_features, residual)
+        must_fit(name, composition, bases, dims, relation_features is not None, residual)
         dims = list(dims[-1:] if name == "none" else dims)
         bases = bases or row.bases or 0
         self.num_nodes, self.num_relations, self.dims = num_nodes, num_relations, dims

@@ -446,7 +446,7 @@ class RelationalGraph:
         of its list, with c / k times its weight. The expected sum is that of all messages. A fan-out of c or more gives
         this sum itself.
         """
-        parts = []
+        parts, places = [], torch.arange(len(nodes), device=nodes.device)
         for most in reversed(fanout):  # from the last layer, whose receivers are the nodes asked for
             whole = self.messages(flow)
             chosen, scale = whole.sample(nodes, most)
@@ -468,7 +468,7 @@ class RelationalGraph:
             )
             parts.append(part)
             nodes = every
-        return Neighbourhood(parts[::-1], nodes, torch.arange(len(nodes), device=nodes.device))
+        return Neighbourhood(parts[::-1], nodes, places)
 
     def senders(self, x: Tensor) -> Tensor:
         """Return the vectors of all nodes, for those x of the nodes that are kept here: the same, unless shared out."""

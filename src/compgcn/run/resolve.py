@@ -20,7 +20,7 @@ from compgcn.nn.compose import COMPOSITIONS, LEARNED, Composition, find
 from compgcn.nn.conditional import ConditionalCompGCN, find_pace, is_sparse, most_queries
 from compgcn.nn.decoders import DECODERS
 from compgcn.nn.decoders import Row as DecoderRow
-from compgcn.nn.encoder import PRESETS, preset
+from compgcn.nn.encoder import PRESETS, must_fit, preset
 from compgcn.nn.graph import NORMS
 from compgcn.run.build import CONDITIONAL, TASKS, Labelled, baseline_of, build_graph, find_device, labelled_items
 from compgcn.tasks.edge_masking import linked
@@ -415,12 +415,9 @@ def _of_encoder(config: Config, data: Dataset, task: str) -> dict[str, Any]:
     e, row = config.encoder, preset(config.encoder.name)
     composition = e.composition or row.composition or "corr"
     phi = find(composition)
-    if row.composition not in (None, composition):
-        raise InputError(f"encoder '{e.name}' has composition '{row.composition}'; leave composition out")
-    if row.bases is None and e.bases:
-        raise InputError(f"encoder '{e.name}' has no bases; leave encoder.bases out")
     chosen = _input(config, data, task)
     dims = _dims(e, data, chosen)
+    must_fit(e.name, e.composition, e.bases or 0, dims)
     if isinstance(phi, Composition):
         for dim in dims[:-1]:
             phi(torch.zeros(1, dim), torch.zeros(1, dim))  # not every composition takes every dimension

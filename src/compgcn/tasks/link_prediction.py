@@ -30,8 +30,8 @@ NO_VECTORS = (
 )
 _STALE = 10  # evaluations without gain after which the margin falls
 _LOWEST_MARGIN = 5.0  # at or below it the margin stays, as in the released code
-_CACHED, _QUERIES = 2**21, 128  # scores at a time on a CPU, and the queries there should be for its products ..
-_HELD = 2**25  # .. unless their scores would take more than 128 MiB
+# On a CPU: scores that fit in the cache, queries that make a product fast, and the most scores that these may take.
+_CACHED, _QUERIES, _HELD = 2**21, 128, 2**25
 
 
 class Encoded(NamedTuple):

@@ -200,7 +200,7 @@ def must_agree(settings: Training, decoder: Decoder) -> None:
     if objective.by_query and (settings.regulariser != "none" or settings.relation_prediction):
         raise InputError(
             f"training.regulariser and training.relation_prediction need a loss over triples, not '{settings.loss}'; "
-            "use cross-entropy, margin or self-adversarial"
+            f"use {', '.join(name for name, one in OBJECTIVES.items() if not one.by_query)}"
         )
     if settings.regulariser == "dura" and dual(decoder) is None:
         raise InputError("the regulariser 'dura' needs a decoder that is a product, such as complex; use n3, or none")
@@ -209,5 +209,5 @@ def must_agree(settings: Training, decoder: Decoder) -> None:
     if SAMPLERS[settings.sampler].adversary and not objective.samples:
         raise InputError(
             f"the loss '{settings.loss}' takes no negatives, and the sampler '{settings.sampler}' makes them; "
-            "choose --set loss=margin or --set loss=self-adversarial"
+            f"take --set loss= and one of {', '.join(name for name, one in OBJECTIVES.items() if one.samples)}"
         )

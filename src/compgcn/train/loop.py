@@ -138,7 +138,7 @@ def optimise(
             over = progress.stopped or progress.step == last
             if improved or stop or over or now - saved >= wait:
                 due = clock()
-                progress.loss_sum = total.item()
+                progress.seconds, progress.loss_sum = before + due - started, total.item()
                 store.save(*_snapshot(task.module, update.optimiser, progress))
                 saved = clock()
                 wait = until_next(settings, saved - due)

@@ -63,8 +63,7 @@ class Adagrad(torch.optim.Optimizer):
         if group["weight_decay"]:
             raise ValueError("weight decay moves every row, so that no gradient may be sparse")
         (given,), parts = gradient._indices(), gradient._values()  # [n], [n, d]
-        # The first of the places of a row takes its whole gradient, the others 0: unlike in `coalesce`, which waits for
-        # the device, their number is that of the parts.
+        # The first place of a row takes the sum of its gradients, the others 0; `coalesce` would wait for the device.
         rows = given.sort().values
         g = torch.zeros_like(parts).index_add_(0, torch.searchsorted(rows, given), parts)
         total = self.state[weight]["sum"].index_add_(0, rows, g.square()).index_select(0, rows)
