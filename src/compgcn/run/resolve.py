@@ -47,6 +47,7 @@ NAMES: dict[str, Mapping[str, object]] = {
 
 _STEP_BYTES = 2**30  # bound on the scores of a step over all entities
 _COPIES = 5  # a step holds so many copies of its scores at a time: logits, gradients and intermediate tensors
+_WHOLE = 50  # a config that a run or a study wrote names more settings, used or not; a person names fewer
 _CHOICE = {"training.loss", "training.batch_size"}  # a user who sets one of these chooses the way to train
 _SAMPLES = ("training.valid_sample", "training.test_sample")  # the part of the recipe of large graphs that then stays
 _OF_TRIPLES = (  # settings of training that take vectors of entities, draw negatives or choose a loss
@@ -66,15 +67,13 @@ class Resolved(NamedTuple):
 def resolve(settings: Mapping[str, Any], data: Dataset, model: str | None = None) -> Resolved:
     """Put settings over those recommended for the data or a model of `compgcn.train.recipes`, and fill the gaps."""
     config, scaled = _recommended(settings, data, model)
-    why = ""
+    why = list[str]()
     if _conditional(config) and config.training.hide is None and isinstance(data, KnowledgeGraph):
-        rule, why = hiding(data)
+        rule, *why = hiding(data)
         config = configure(config, {"training.hide": rule})
     config = expand(config, data)
-    notes = [] if "fingerprint" in settings else unused_settings(config, settings)  # the config of a run names them all
-    notes += [*_size_notes(scaled, data), *label_notes(config, labelled_items(data))]
-    if why:
-        notes.append(why)
+    notes = [] if len(settings) > _WHOLE else unused_settings(config, settings)
+    notes += [*_size_notes(scaled, data), *label_notes(config, labelled_items(data)), *filter(None, why)]
     by_device = _conditional(config) and model in (None, CONDITIONAL) and not {"dims", "encoder.dims"} & set(settings)
     if by_device and find_device(config.training.device).type == "cpu":
         layers, width = len(config.encoder.dims) - 1, config.encoder.dims[-1]
