@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from pydantic import Field, ValidationError
 
-from compgcn.config import Config, Section, configure, in_file, names, read_tree
+from compgcn.config import Config, Section, configure, names, read_tree
 from compgcn.errors import InputError, pick, unknown
 from compgcn.train.recipes import model as find_model
 
@@ -71,7 +71,9 @@ def read_experiment(path: Path) -> Experiment:
     try:
         made = Experiment.model_validate_json(json.dumps({**read_tree(path), "name": path.stem}))
     except ValidationError as error:
-        raise in_file(error, path) from None
+        first: Mapping[str, Any] = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise InputError(f"{path}: {place}: {first['msg'][0].lower()}{first['msg'][1:]}") from None
     for row in made.rows:
         if row.settings is not None:
             configure(Config(), chosen(made, row), f"{path}, row '{row.name}': ")

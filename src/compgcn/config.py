@@ -238,7 +238,7 @@ def _plain(value: Any) -> Any:
 def _in_settings(error: ValidationError, where: str) -> InputError:
     """Return the first mistake in settings as a sentence."""
     first: Mapping[str, Any] = error.errors()[0]
-    path, kind = _place(first), first["type"]
+    path, kind = ".".join(str(part) for part in first["loc"]), first["type"]
     if kind == "literal_error" and isinstance(first["input"], str):
         known = [choice.strip("'") for choice in first["ctx"]["expected"].replace(" or ", ", ").split(", ")]
         return InputError(f"{where}{unknown(f'value of {path}', first['input'], known)}")
@@ -246,16 +246,6 @@ def _in_settings(error: ValidationError, where: str) -> InputError:
     if kind == "tuple_type" and path in LISTS:
         expected = f"this should be a list, as in {path} = {LISTS[path]}"
     return InputError(f"{where}{path} = {first['input']!r}: {expected}")
-
-
-def in_file(error: ValidationError, path: Path) -> InputError:
-    """Return the first mistake in a file, in pydantic's words."""
-    first: Mapping[str, Any] = error.errors()[0]
-    return InputError(f"{path}: {_place(first)}: {first['msg'][0].lower()}{first['msg'][1:]}")
-
-
-def _place(mistake: Mapping[str, Any]) -> str:
-    return ".".join(str(part) for part in mistake["loc"])
 
 
 # Settings of a command line

@@ -46,8 +46,8 @@ def pick(kind: str, given: str, table: Mapping[str, _T], *, listed: int = 12) ->
 
 def must_be_known(kind: str, given: str, known: Collection[str], *, listed: int = 12) -> None:
     """Refuse a name that is none of the known ones, see `unknown`."""
-    if given not in known:
-        raise unknown(kind, given, known, listed=listed)
+    if not isinstance(given, str) or given not in known:
+        raise unknown(kind, str(given), known, listed=listed)
 
 
 def nearest(given: str, names: Iterable[str], cutoff: float = 0.5) -> list[str]:

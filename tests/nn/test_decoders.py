@@ -38,10 +38,6 @@ def inputs() -> tuple[Tensor, Tensor, Tensor]:
     return normal(B, D), normal(B, D, seed=1), normal(N, D, seed=2)
 
 
-def test_every_decoder_has_its_formula_here():
-    assert set(FORMULAS) == set(DECODERS)
-
-
 @EVERY
 @BIAS
 def test_scores_equal_the_textbook_formula(name, entity_bias):

@@ -17,10 +17,6 @@ EVERY_FLOW = pytest.mark.parametrize("flow", FLOWS)
 INVERSES = pytest.mark.parametrize("add_inverse", [True, False], ids=["with inverses", "without inverses"])
 
 
-def test_every_norm_has_a_formula_to_be_tested_against():
-    assert set(NORMS) == set(NORM_FORMULAS)
-
-
 @EVERY_FLOW
 @INVERSES
 @given(edges=edge_lists())

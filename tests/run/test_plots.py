@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -31,6 +32,9 @@ def test_a_figure_has_the_format_of_its_ending(
     draw_summary(summarise(data), path)
     drawn = path.read_bytes()
     assert drawn.startswith(MAGIC[kind])
+    with mock.patch("os.fsync", side_effect=OSError("full")), pytest.raises(OSError, match="the old file is untouched"):
+        draw_summary(summarise(data), path)
+    assert path.read_bytes() == drawn
     if kind == "svg":
         draw_summary(summarise(data), path)
         assert path.read_bytes() == drawn

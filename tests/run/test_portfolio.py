@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -342,6 +343,12 @@ def test_a_search_beside_a_model_is_refused(
     command: Command, data: Path, words: tuple[Any, ...], expected: tuple[str, ...]
 ) -> None:
     refused(command("train", data, *words), *expected)
+
+
+@pytest.mark.parametrize("bound", [("minutes", -1), ("minutes", "1"), ("minutes", math.nan), ("trials", 0)], ids=str)
+def test_a_search_is_bounded_by_a_positive_number(tmp_path: Path, bound: tuple[str, Any]) -> None:
+    with pytest.raises(InputError, match="should be a positive number, not "):
+        compgcn.fit(graph(), run_dir=tmp_path, **dict([bound]))
 
 
 def test_models_compete_for_triples_of_ones_own(command: Command, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,7 +77,10 @@ def check_figure(path: str | Path) -> Path:
 
 def save(panels: Sequence[Panel], title: str, path: Path, height: float = PANEL[1]) -> None:
     """Draw panels side by side under a title, then write the file."""
-    path.write_bytes(_drawn(panels, title, path.suffix.lower()[1:], height, _STYLE))
+    from compgcn.train.storage import replace_here
+
+    drawn = _drawn(panels, title, path.suffix.lower()[1:], height, _STYLE)
+    replace_here(path, lambda part: part.write_bytes(drawn))
 
 
 def inline(panel: Panel, mark: str, height: float) -> str:

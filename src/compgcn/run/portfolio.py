@@ -61,8 +61,11 @@ def budget(
         raise InputError("minutes and trials both bound the search; give one of them")
     why = _obstacle(settings, data, model)
     if minutes is not None or trials is not None:
+        what, bound, kinds = ("trials", trials, int) if minutes is None else ("minutes", minutes, (int, float))
         if why:
-            raise InputError(f"{'trials' if minutes is None else 'minutes'} bound a comparison of models, and {why}")
+            raise InputError(f"{what} bound a comparison of models, and {why}")
+        if not isinstance(bound, kinds) or not 0 < bound < math.inf:
+            raise InputError(f"{what} should be a positive number, not {bound!r}")
         return Budget(None if minutes is None else 60 * minutes, trials)
     if why or settings.get("data.source") in DATASETS or not isinstance(data, KnowledgeGraph):
         return ""

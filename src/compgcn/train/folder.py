@@ -83,7 +83,7 @@ class Folder:
     @property
     def is_search(self) -> bool:
         """Whether a search for a model is under way, or was stopped."""
-        return (self.path / "search").is_dir() and not self.is_run
+        return os.path.isdir(self.path / "search") and not self.is_run
 
     @property
     def is_finished(self) -> bool:
@@ -325,7 +325,8 @@ class Folder:
     def _damage(self, name: str, why: str) -> InputError:
         if self.path.is_file():
             return InputError(f"{self.path} is a file, and no run folder; train on it first: compgcn train {self.path}")
-        return InputError(f"the run folder {self.path} is damaged: {name}: {why}")
+        state = "cannot be read" if "Permission denied" in why else "is damaged"
+        return InputError(f"the run folder {self.path} {state}: {name}: {why}")
 
     def _read_table(self, name: str, schema: pa.Schema) -> pa.Table:
         try:

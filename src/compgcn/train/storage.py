@@ -69,7 +69,8 @@ def replace_here(path: Path, write: Callable[[Path], object]) -> None:
         if isinstance(error, WriteError):  # of a second file that `write` replaces
             raise
         if isinstance(error, (OSError, pa.ArrowException, safetensors.SafetensorError)):
-            raise WriteError(f"could not write {path}: {reason(error)}; the old file is untouched") from None
+            kept = "; the old file is untouched" if target.exists() else ""
+            raise WriteError(f"could not write {path}: {reason(error)}{kept}") from None
         raise
 
 
