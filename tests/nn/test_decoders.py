@@ -68,11 +68,7 @@ def test_a_candidate_scores_the_same_however_it_is_asked_for(name, entity_bias):
     torch.testing.assert_close(decoder(x, z, entities, own), every.gather(1, own))
 
 
-FORMS = {
-    "all": None,
-    "shared": torch.tensor([5, 0, 5]),
-    "own": torch.tensor([[0, 3], [6, 1], [2, 2]]),
-}
+FORMS = {"all": None, "shared": torch.tensor([5, 0, 5]), "own": torch.tensor([[0, 3], [6, 1], [2, 2]])}
 
 
 @EVERY
