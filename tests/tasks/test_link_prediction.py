@@ -138,7 +138,7 @@ def test_the_margin_falls_after_every_ten_evaluations_without_gain_while_it_is_a
 ) -> None:
     task = _task(decoder="transe", margin=margin, margin_decay=decay)
     for stale in evaluations:
-        task.stale(stale)
+        task.evaluated(stale)
     assert task.model.decoder.margin.item() == last
 
 

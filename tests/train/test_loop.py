@@ -65,8 +65,8 @@ class Scripted:
         value = self.script.pop(0)
         return {} if value is None else {"mrr": value}
 
-    def stale(self, evaluations: int) -> None:
-        self.seen.append(evaluations)
+    def evaluated(self, without_gain: int) -> None:
+        self.seen.append(without_gain)
 
 
 def _train(script: list[float | None], **settings: Any) -> tuple[Scripted, Memory, Any, list[dict[str, Any]]]:

@@ -235,7 +235,7 @@ class Classification:
         self.tallies.append(tally)
         return {"log_likelihood": tally.log_likelihood, "accuracy": tally.accuracy, "macro_f1": macro_f1(tally)}
 
-    def stale(self, evaluations: int) -> None:
+    def evaluated(self, without_gain: int) -> None:
         """Do nothing: a classifier has no margin."""
 
     def tally(self, items: Tensor) -> Tally:

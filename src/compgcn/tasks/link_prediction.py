@@ -221,7 +221,7 @@ class _Task(Ranker):
         """Return filtered metrics on the validation split, or on the same `valid_sample` of its triples each time."""
         return summary(self.rank(self.judged_by, notify=notify))
 
-    def stale(self, evaluations: int) -> None:
+    def evaluated(self, without_gain: int) -> None:
         """Do nothing after evaluations without gain."""
 
 
@@ -299,10 +299,10 @@ class LinkPrediction(_Task):
         encoded = self.model.encode_some(self.graph, nodes, self.fanout, sparse=self.sparse)
         return encoded, batch._replace(s=s, answer=answer, negatives=drawn)
 
-    def stale(self, evaluations: int) -> None:
+    def evaluated(self, without_gain: int) -> None:
         """Lower the decoder's margin, where the settings ask for it."""
         margin = self.model.decoder.margin
-        due = evaluations and evaluations % _STALE == 0
+        due = without_gain and without_gain % _STALE == 0
         if self.margin_decay and margin is not None and due and margin.item() > _LOWEST_MARGIN:
             margin.sub_(self.margin_decay)
 

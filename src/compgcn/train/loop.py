@@ -44,8 +44,8 @@ class Task(Protocol):
     def validate(self, notify: Callable[[int, int], None] | None = None) -> dict[str, Any]:
         """Return metrics on the validation split, {} if there is none; report the part done and the total."""
 
-    def stale(self, evaluations: int) -> None:
-        """Take note, after every evaluation, of the number of evaluations since the last gain."""
+    def evaluated(self, without_gain: int) -> None:
+        """Take note, after every evaluation, of the number of them since the last gain."""
 
 
 class Store(Protocol):
@@ -191,7 +191,7 @@ def _end_epoch(
         if improved:
             progress.best = valid.get(task.goal, -math.inf)
             progress.best_epoch, progress.best_step = epoch, progress.step
-        task.stale(progress.stale)
+        task.evaluated(progress.stale)
         progress.stopped = progress.stale >= settings.patience
     progress.due = False
     figures = {name: value for name, value in valid.items() if isinstance(value, float)}
