@@ -32,8 +32,9 @@ def test_a_figure_has_the_format_of_its_ending(
     draw_summary(summarise(data), path)
     drawn = path.read_bytes()
     assert drawn.startswith(MAGIC[kind])
-    with mock.patch("os.fsync", side_effect=OSError("full")), pytest.raises(OSError, match="the old file is untouched"):
-        draw_summary(summarise(data), path)
+    for place, words in ((path, "full; the old file is untouched"), (path.with_stem("new"), "full$")):
+        with mock.patch("os.fsync", side_effect=OSError("full")), pytest.raises(OSError, match=words):
+            draw_summary(summarise(data), place)
     assert path.read_bytes() == drawn
     if kind == "svg":
         draw_summary(summarise(data), path)

@@ -319,7 +319,9 @@ def test_a_run_goes_on_where_the_disk_was_full(
         with pytest.raises(OSError, match=r"No space left on device(; the old file is untouched)?$"):
             train(tmp_path / "run", checkpoint_seconds=0.0)
     assert not list(tmp_path.rglob("*.part"))
+    (tmp_path / "run" / "checkpoint" / ".state.0123abcd.part").touch()  # a kill leaves it
     train(tmp_path / "run", checkpoint_seconds=0.0)
+    assert not list(tmp_path.rglob("*.part"))
     found, expected = lasting(tmp_path / "run"), lasting(finished)
     assert all(found[name] == expected[name] for name in found if name != "config.toml")
 
@@ -445,7 +447,7 @@ def test_weights_of_another_model_are_refused(finished: Path, tmp_path: Path, da
         ("folder.pq.read_table", pa.ArrowMemoryError("malloc of size 1728 failed")),
         ("folder.load_tensors", RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried")),
         ("folder.load_tensors", OSError(errno.EMFILE, "Too many open files")),
-        ("folder.pq.read_table", OSError(errno.EACCES, "Permission denied")),
+        ("folder.pq.read_table", OSError(errno.EMFILE, "Too many open files")),
     ],
 )
 def test_a_run_that_could_not_be_read_is_not_called_damaged(

@@ -224,15 +224,15 @@ class Residual(nn.Module):
         return x, self.relations() + z @ self.weight_relation
 
 
-def must_fit(
+def must_take(
     name: str, composition: Phi | None, bases: int, dims: Sequence[int], features: bool = False, residual: int = 0
 ) -> None:
-    """Refuse arguments that the encoder of that name does not take; `features` tells of those of relations."""
+    """Refuse arguments that the encoder of that name does not take; `features`: whether relations have some."""
     row = preset(name)
     if row.composition is not None and getattr(composition, "name", composition) not in (None, row.composition):
         raise InputError(f"encoder '{name}' has composition '{row.composition}'; leave composition out")
     if row.bases is None and bases:
-        raise InputError(f"encoder '{name}' has no bases; leave encoder.bases out")
+        raise InputError(f"encoder '{name}' has no bases; leave bases out")
     if not dims or min(dims) < 1:
         raise InputError(f"dims must name at least one positive dimension, not {list(dims)}")
     if features and row.relations != "vectors":
@@ -303,7 +303,7 @@ class Encoder(nn.Module):
     ) -> None:
         super().__init__()
         row = preset(name)
-        must_fit(name, composition, bases, dims, relation_features is not None, residual)
+        must_take(name, composition, bases, dims, relation_features is not None, residual)
         dims = list(dims[-1:] if name == "none" else dims)
         bases = bases or row.bases or 0
         self.num_nodes, self.num_relations, self.dims = num_nodes, num_relations, dims

@@ -79,8 +79,7 @@ def save(panels: Sequence[Panel], title: str, path: Path, height: float = PANEL[
     """Draw panels side by side under a title, then write the file."""
     from compgcn.train.storage import replace_here
 
-    drawn = _drawn(panels, title, path.suffix.lower()[1:], height, _STYLE)
-    replace_here(path, lambda part: part.write_bytes(drawn))
+    replace_here(path, lambda part: part.write_bytes(_drawn(panels, title, path.suffix.lower()[1:], height, _STYLE)))
 
 
 def inline(panel: Panel, mark: str, height: float) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from itertools import pairwise
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -61,12 +62,12 @@ def budget(
         raise InputError("minutes and trials both bound the search; give one of them")
     why = _obstacle(settings, data, model)
     if minutes is not None or trials is not None:
-        what, bound, kinds = ("trials", trials, int) if minutes is None else ("minutes", minutes, (int, float))
+        what, bound, kind = ("trials", trials, Integral) if minutes is None else ("minutes", minutes, Real)
         if why:
             raise InputError(f"{what} bound a comparison of models, and {why}")
-        if not isinstance(bound, kinds) or not 0 < bound < math.inf:
-            raise InputError(f"{what} should be a positive number, not {bound!r}")
-        return Budget(None if minutes is None else 60 * minutes, trials)
+        if not isinstance(bound, kind) or not 0 < bound < math.inf:
+            raise InputError(f"{what} should be a positive {'whole ' * (kind is Integral)}number, not {bound!r}")
+        return Budget(None if minutes is None else 60 * float(minutes), None if trials is None else int(trials))
     if why or settings.get("data.source") in DATASETS or not isinstance(data, KnowledgeGraph):
         return ""
     links = task_of(configure(Config(), settings), data) == "link-prediction"

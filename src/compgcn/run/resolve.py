@@ -20,7 +20,7 @@ from compgcn.nn.compose import COMPOSITIONS, LEARNED, Composition, find
 from compgcn.nn.conditional import ConditionalCompGCN, find_pace, is_sparse, most_queries
 from compgcn.nn.decoders import DECODERS
 from compgcn.nn.decoders import Row as DecoderRow
-from compgcn.nn.encoder import PRESETS, must_fit, preset
+from compgcn.nn.encoder import PRESETS, must_take, preset
 from compgcn.nn.graph import NORMS
 from compgcn.run.build import CONDITIONAL, TASKS, Labelled, baseline_of, build_graph, find_device, labelled_items
 from compgcn.tasks.edge_masking import linked
@@ -416,7 +416,7 @@ def _of_encoder(config: Config, data: Dataset, task: str) -> dict[str, Any]:
     phi = find(composition)
     chosen = _input(config, data, task)
     dims = _dims(e, data, chosen)
-    must_fit(e.name, e.composition, e.bases or 0, dims)
+    must_take(e.name, e.composition, e.bases or 0, dims)
     if isinstance(phi, Composition):
         for dim in dims[:-1]:
             phi(torch.zeros(1, dim), torch.zeros(1, dim))  # not every composition takes every dimension

@@ -114,6 +114,8 @@ class Folder:
         except OSError as error:
             raise InputError(f"could not make the run folder {self.path}: {reason(error)}") from None
         with lock:
+            for left in self.path.rglob(".*.????????.part"):  # by a command that was killed
+                left.unlink(missing_ok=True)
             processes.wait()
             yield
 
@@ -139,11 +141,10 @@ class Folder:
         A kill on the way leaves a damaged run, which can be cleared again.
         """
         if processes.rank() == 0:
-            names = [name for file in _FILES for name in (f".{file}.part", file)]
             try:
                 self.end_calibration()
                 shutil.rmtree(self.path / "search", ignore_errors=True)
-                for old in (*pieces(self.path / MODEL), *(self.path / name for name in names)):
+                for old in (*pieces(self.path / MODEL), *(self.path / name for name in _FILES)):
                     old.unlink(missing_ok=True)
             except OSError as error:
                 raise InputError(f"could not remove the run in {self.path}: {reason(error)}") from None
@@ -322,11 +323,11 @@ class Folder:
 
     # Reading and writing
 
-    def _damage(self, name: str, why: str) -> InputError:
+    def _damage(self, name: str, why: str | Exception) -> InputError:
         if self.path.is_file():
             return InputError(f"{self.path} is a file, and no run folder; train on it first: compgcn train {self.path}")
-        state = "cannot be read" if "Permission denied" in why else "is damaged"
-        return InputError(f"the run folder {self.path} {state}: {name}: {why}")
+        state = "cannot be read" if getattr(why, "errno", None) else "is damaged"
+        return InputError(f"the run folder {self.path} {state}: {name}: {why if isinstance(why, str) else reason(why)}")
 
     def _read_table(self, name: str, schema: pa.Schema) -> pa.Table:
         try:
@@ -336,7 +337,7 @@ class Folder:
         except MemoryError:
             raise
         except (OSError, pa.ArrowException) as error:
-            raise self._damage(name, reason(error)) from None
+            raise self._damage(name, error) from None
         if not table.schema.equals(schema) or any(column.null_count for column in table.columns):
             raise self._damage(name, f"it must have the columns {', '.join(schema.names)} of a run and no gaps")
         return table
@@ -348,7 +349,7 @@ class Folder:
         except FileNotFoundError:
             return {}
         except (OSError, ValueError, RecursionError) as error:
-            raise self._damage(name, reason(error)) from None
+            raise self._damage(name, error) from None
         if not isinstance(content, dict):
             raise self._damage(name, "it is no object")
         return content

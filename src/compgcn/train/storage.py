@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import secrets
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -56,10 +57,11 @@ class WriteError(OSError):
 def replace_here(path: Path, write: Callable[[Path], object]) -> None:
     """Write a file under a temporary name, then rename it over the old one. A link stays one, to the new file."""
     target = settled(path)
-    temporary = target.with_name(f".{target.name}.part")
+    part = f".{target.name}.{secrets.token_hex(4)}.part"  # of this writer alone: others may write the file too
+    temporary, there = target.with_name(part), target.is_file()
     try:
         write(temporary)
-        temporary.chmod(0o666 & ~_UMASK)  # safetensors writes for its owner only
+        temporary.chmod(target.stat().st_mode & 0o777 if there else 0o666 & ~_UMASK)
         with temporary.open("rb+") as file:
             os.fsync(file.fileno())
         temporary.replace(target)
@@ -69,7 +71,7 @@ def replace_here(path: Path, write: Callable[[Path], object]) -> None:
         if isinstance(error, WriteError):  # of a second file that `write` replaces
             raise
         if isinstance(error, (OSError, pa.ArrowException, safetensors.SafetensorError)):
-            kept = "; the old file is untouched" if target.exists() else ""
+            kept = "; the old file is untouched" if there else ""
             raise WriteError(f"could not write {path}: {reason(error)}{kept}") from None
         raise
 
