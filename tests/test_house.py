@@ -95,8 +95,8 @@ def test_the_house_keeps_to_its_budgets(capsys: pytest.CaptureFixture[str]) -> N
     found = {
         "lines of src/compgcn": (lines(PACKAGE), 19_200, 24_865),
         "modules": (len(list(PACKAGE.rglob("*.py"))), 110, 110),
-        "lines of the core": (core, 8_700, 12_255),
-        "lines of reproduction": (lines(ROOT / "reproduction"), 2_500, 3_420),  # the conditional model
+        "lines of the core": (core, 8_700, 12_249),
+        "lines of reproduction": (lines(ROOT / "reproduction"), 2_500, 3_416),  # the conditional model
         "lines of tests": (lines(ROOT / "tests"), 15_000, 19_905),
         "levels of imports": (len(LEVELS), 9, 9),
         "entries at the top": (len(entries), 12, 14),
